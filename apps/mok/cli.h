@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the subcommands share: how they are added, and checks of their arguments. Out-of-range arguments are
+// refused while parsing, with the option's name, so that no size is ever computed from them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "mok/layer_setup.h"
+
+namespace mok::tool {
+
+/// Adds a subcommand. Parsing runs it when it is chosen, and sets `exit_status`.
+void add_train(CLI::App& app, int& exit_status);
+void add_check(CLI::App& app, int& exit_status);
+void add_doctor(CLI::App& app, int& exit_status);
+
+/// A whole number in [low, high], and a multiple of `multiple`.
+CLI::Validator whole_number(std::int64_t low, std::int64_t high, std::int64_t multiple = 1);
+/// A finite number above 0 and up to `high`.
+CLI::Validator positive_number(double high);
+
+inline constexpr std::int64_t kMaxRanks = 64;
+inline constexpr std::int64_t kMaxTokens = 1 << 24;
+inline constexpr std::int64_t kMaxWidth = 1 << 16;
+inline constexpr std::int64_t kMaxExperts = 1 << 14;
+inline constexpr std::int64_t kMaxTopk = 1 << 8;
+inline constexpr std::int64_t kMaxBatch = 1 << 30;  ///< of minibatch and macrobatch rows
+
+/// The routing's sizes: --tokens, --experts, --topk, --ranks.
+void add_routing_options(CLI::App& command, LayerSizes& shape);
+/// --hidden, --intermediate.
+void add_width_options(CLI::App& command, LayerSizes& shape);
+/// --shared, --minibatch, --macrobatch.
+void add_layer_options(CLI::App& command, LayerSizes& shape);
+
+/// \throws UsageError when topk exceeds experts or ranks do not divide experts.
+void check_shape(const LayerSizes& shape);
+/// \throws UsageError when `bytes` are more than this machine has free. `what` begins the sentence.
+void check_memory(const std::string& what, double bytes);
+
+}  // namespace mok::tool

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// `mok check`: the library against the float64 reference.
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "mok/cli.h"
+#include "mok/layer_run.h"
+#include "mok/tool_error.h"
+#include "mok/trace.h"
+#include "reference/bound.h"
+#include "reference/moe_reference.h"
+#include "reference/random_problem.h"
+
+namespace mok::tool {
+
+namespace {
+
+struct CheckArguments {
+  LayerSizes shape;
+  double swiglu_limit = 0;  ///< 0 = none
+  std::int64_t seed = 1;
+  std::filesystem::path routing;
+  std::int64_t routing_step = -1;  ///< -1 = the last
+  bool staged = false;
+};
+
+void add_options(CLI::App& command, CheckArguments& arguments) {
+  command.option_defaults()->always_capture_default();
+  add_routing_options(command, arguments.shape);
+  add_width_options(command, arguments.shape);
+  add_layer_options(command, arguments.shape);
+  command.add_option("--swiglu-limit", arguments.swiglu_limit, "Clamp of gate and up before SwiGLU [none]")
+      ->option_text("L")
+      ->check(positive_number(1e30));
+  command.add_option("--seed", arguments.seed, "Of the random problem")->check(whole_number(0, INT64_MAX));
+  CLI::Option* file = command
+                          .add_option("--routing", arguments.routing,
+                                      "Take ranks, tokens, routes and router weights from this trace")
+                          ->option_text("FILE");
+  for (const char* size : {"--tokens", "--experts", "--topk", "--ranks"})
+    file->excludes(command.get_option(size));
+  command.add_option("--routing-step", arguments.routing_step, "The trace's step to take [its last]")
+      ->option_text("N")
+      ->check(whole_number(0, INT64_MAX))
+      ->needs(file);
+  command.add_flag("--staged", arguments.staged, "Run one op at a time: slow, the same bits");
+}
+
+/// The step to replay, and its sizes in `shape`.
+RoutingStep load_routing(CheckArguments& arguments) {
+  const RoutingTrace trace = read_trace(arguments.routing);
+  if (trace.steps.empty()) throw DataError(fmt::format("{} holds no step.", arguments.routing.string()));
+  arguments.shape.experts = trace.sizes.experts;
+  arguments.shape.topk = trace.sizes.topk;
+  arguments.shape.ranks = trace.sizes.ranks;
+  for (const RoutingStep& step : trace.steps) {
+    const bool last = step.step == trace.steps.back().step;
+    if (arguments.routing_step == step.step || (arguments.routing_step < 0 && last)) return step;
+  }
+  throw DataError(fmt::format("{} has no step {}: it has {} steps from {} to {}.", arguments.routing.string(),
+                              arguments.routing_step, trace.steps.size(), trace.steps.front().step,
+                              trace.steps.back().step));
+}
+
+Config make_config(const CheckArguments& arguments) {
+  Config config = safe_config(arguments.shape, 0);
+  if (arguments.swiglu_limit > 0) config.swiglu_limit = static_cast<float>(arguments.swiglu_limit);
+  return config;
+}
+
+/// Refuses what would not fit into memory, before anything of that size is made.
+void check_sizes(const CheckArguments& arguments, const std::vector<std::int64_t>& tokens,
+                 const Config& config) {
+  check_shape(arguments.shape);
+  LayerSizes shape = arguments.shape;
+  shape.tokens = std::max<std::int64_t>(1, *std::max_element(tokens.begin(), tokens.end()));
+  const double library = total_bytes(memory_of(shape, config), shape.ranks);
+  check_memory("Checking these sizes", library + check_bytes(shape));
+}
+
+reference::Problem make_problem(const CheckArguments& arguments, const std::vector<std::int64_t>& tokens,
+                                const std::optional<RoutingStep>& routing) {
+  reference::ProblemOptions options;
+  options.seed = static_cast<std::uint64_t>(arguments.seed);
+  options.hidden = arguments.shape.hidden;
+  options.intermediate = arguments.shape.intermediate;
+  options.shared_intermediate = arguments.shape.shared_intermediate;
+  options.experts = arguments.shape.experts;
+  options.topk = arguments.shape.topk;
+  options.tokens_per_rank = tokens;
+  // As the library sees it: a float.
+  if (arguments.swiglu_limit > 0) options.swiglu_limit = static_cast<float>(arguments.swiglu_limit);
+  reference::Problem problem = reference::random_problem(options);
+  if (!routing) return problem;
+  for (std::size_t r = 0; r < problem.ranks.size(); ++r) {
+    const RankRouting& rank = routing->ranks[r];
+    problem.ranks[r].topk_experts = rank.topk_experts;
+    problem.ranks[r].router_weights.assign(rank.router_weights.begin(), rank.router_weights.end());
+  }
+  return problem;
+}
+
+/// The table; whether everything passes.
+bool print_reports(const std::vector<reference::TensorReport>& reports) {
+  fmt::print("  {:<18} {:>12} {:>12} {:>12} {:>12}  {}\n", "", "distance", "bound", "worst row", "bound", "");
+  for (const reference::TensorReport& report : reports) {
+    const reference::Verdict& verdict = report.verdict;
+    std::string note = verdict.pass ? "pass" : "FAIL";
+    if (verdict.nonfinite_mismatches > 0) {
+      note += fmt::format(", {} elements not finite", verdict.nonfinite_mismatches);
+    }
+    fmt::print("  {:<18} {:>12.4e} {:>12.4e} {:>12.4e} {:>12.4e}  {}\n", report.name, verdict.norm_distance,
+               verdict.norm_bound, verdict.worst_row_distance, verdict.worst_row_bound, note);
+  }
+  return reference::all_pass(reports);
+}
+
+int run_check(CheckArguments arguments) {
+  std::optional<RoutingStep> routing;
+  if (!arguments.routing.empty()) routing = load_routing(arguments);
+  std::vector<std::int64_t> tokens(static_cast<std::size_t>(arguments.shape.ranks), arguments.shape.tokens);
+  for (std::size_t r = 0; routing && r < tokens.size(); ++r) tokens[r] = routing->ranks[r].tokens;
+  const Config config = make_config(arguments);
+  check_sizes(arguments, tokens, config);
+
+  const LayerSizes& shape = arguments.shape;
+  fmt::print("Forward and backward of the library against the float64 reference\n");
+  fmt::print("  ranks {}, tokens {}, hidden {}, intermediate {}, shared {}, experts {}, topk {}{}{}\n",
+             shape.ranks, fmt::join(tokens, "+"), shape.hidden, shape.intermediate, shape.shared_intermediate,
+             shape.experts, shape.topk,
+             routing ? fmt::format(", routing of step {}", routing->step) : std::string(),
+             arguments.staged ? ", staged" : "");
+  const reference::Problem problem = make_problem(arguments, tokens, routing);
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point begin = Clock::now();
+  const reference::Candidate candidate = run_layer(problem, config, arguments.staged);
+  const Clock::time_point middle = Clock::now();
+  const reference::Result exact = reference::evaluate(problem, reference::Rounding::none);
+  const reference::Result rounded = reference::evaluate(problem, reference::Rounding::section2);
+  const Clock::time_point end = Clock::now();
+  fmt::print("  library {:.2f} s, reference {:.2f} s\n\n",
+             std::chrono::duration<double>(middle - begin).count(),
+             std::chrono::duration<double>(end - middle).count());
+  if (print_reports(reference::compare_all(problem, exact, rounded, candidate))) {
+    fmt::print(
+        "\nAll within their bounds: twice the distance of a float64 computation that rounds where the layer "
+        "does.\n");
+    return kExitOk;
+  }
+  throw DataError("The library is farther from the float64 reference than its bounds allow.");
+}
+
+}  // namespace
+
+void add_check(CLI::App& app, int& exit_status) {
+  const auto arguments = std::make_shared<CheckArguments>();
+  CLI::App* command =
+      app.add_subcommand("check", "Compare the layer with a float64 reference on random data");
+  add_options(*command, *arguments);
+  command->callback([arguments, &exit_status] { exit_status = run_check(*arguments); });
+}
+
+}  // namespace mok::tool

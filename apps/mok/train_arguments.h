@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// The arguments of `mok train`.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "mok/cli.h"
+
+namespace mok::tool {
+
+struct TrainArguments {
+  std::vector<std::filesystem::path> text;
+  LayerSizes shape;
+  std::int64_t context = 8;
+  std::int64_t steps = 1200;
+  std::int64_t seed = 1;
+  std::int64_t workers = 0;
+  double learning_rate = 0.003;
+  std::filesystem::path trace;
+  std::vector<std::int64_t> trace_steps;
+  std::int64_t trace_every = 0;
+  bool quiet = false;
+
+  TrainArguments();
+  void add_to(CLI::App& command);
+  /// What parsing an option at a time cannot see.
+  /// \throws UsageError
+  void check() const;
+
+  [[nodiscard]] std::int64_t tokens_per_step() const { return shape.ranks * shape.tokens; }
+  /// Threads of the tool's own algebra.
+  [[nodiscard]] int threads() const;
+  /// Whether a step belongs into the trace.
+  [[nodiscard]] bool traces(std::int64_t step) const;
+};
+
+}  // namespace mok::tool

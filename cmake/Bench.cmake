@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+# mok_bench: every benchmark, in one executable, build/<preset>/mok_bench.
+
+file(GLOB bench_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/bench/*.cpp")
+if(NOT TARGET benchmark::benchmark)
+  message(STATUS "mok_bench: skipped, Google Benchmark is not on this machine")
+elseif(NOT bench_sources)
+  message(STATUS "mok_bench: skipped, it has no sources yet")
+else()
+  add_executable(mok_bench ${bench_sources})
+  target_include_directories(mok_bench PRIVATE "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}")
+  target_link_libraries(
+    mok_bench PRIVATE benchmark::benchmark Eigen3::Eigen fmt::fmt-header-only $<TARGET_NAME_IF_EXISTS:mok>
+                      $<TARGET_NAME_IF_EXISTS:mok_reference> mok_flags)
+  set_target_properties(mok_bench PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")
+endif()

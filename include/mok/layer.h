@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// The layer: schedule, forward, backward, recompute.
+//
+// R = ranks, T = tokens of a rank (any number from 0 to max_tokens, its own on every rank), H = hidden, K = topk,
+// E = experts, El = E / R (expert e lives on rank e / El), I = intermediate, Is = shared intermediate. Every function
+// takes one entry per rank, in rank order. All tensors are row-major; activations are contiguous, routed weights and
+// their gradients may have any distance between experts (TensorView::with_expert_stride). The formulas and every
+// rounding point are in docs/numerics.md.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include <mok/tensor.h>
+#include <mok/workspace.h>
+
+namespace mok {
+
+namespace api {
+struct ScheduleState;
+struct ContextState;
+}  // namespace api
+
+/// Where every route goes: built once per step from the router's choice, used by forward and backward.
+/// A cheap handle to immutable tables; it may outlive nothing but its workspace.
+class Schedule {
+ public:
+  explicit Schedule(std::shared_ptr<const api::ScheduleState> state) : state_(std::move(state)) {}
+  [[nodiscard]] const api::ScheduleState& state() const { return *state_; }
+  /// Real rows of each local expert of a rank, [El]. All zero after an overflow.
+  [[nodiscard]] std::span<const std::int32_t> rows_per_expert(int rank) const;
+  /// Source rank of each padded row of a rank (-1 = padding), [capacity].
+  [[nodiscard]] std::span<const std::int32_t> source_rank(int rank) const;
+  /// t * K + k at the source rank of each padded row of a rank (-1 = padding), [capacity].
+  [[nodiscard]] std::span<const std::int32_t> source_slot(int rank) const;
+
+ private:
+  std::shared_ptr<const api::ScheduleState> state_;
+};
+
+/// What forward keeps for backward: x, gate and up of the first macrobatch's rows. Backward never writes it, so it
+/// may run twice; many contexts may be alive on one workspace.
+class ForwardContext {
+ public:
+  explicit ForwardContext(std::shared_ptr<const api::ContextState> state) : state_(std::move(state)) {}
+  [[nodiscard]] const api::ContextState& state() const { return *state_; }
+  /// Bytes held, over all ranks.
+  [[nodiscard]] std::int64_t nbytes() const;
+
+ private:
+  std::shared_ptr<const api::ContextState> state_;
+};
+
+/// Weights of routed ([El,I,H], [El,I,H], [El,H,I]) or shared ([Is,H], [Is,H], [H,Is]) experts, bf16.
+struct ExpertWeights {
+  ConstTensorView gate, up, down;
+};
+
+/// Gradients in the shapes of the weights. bf16: overwritten, an expert with no rows gets zeros. f32: a main_grad,
+/// the gradient is added to it once, an expert with no rows leaves it untouched.
+struct WeightGradients {
+  TensorView gate, up, down;
+};
+
+struct ForwardInput {
+  ConstTensorView x;               ///< bf16 [T,H]
+  ConstTensorView router_weights;  ///< f32 [T,K]; any sign
+  ExpertWeights routed;
+  ExpertWeights shared;            ///< undefined views = no shared expert
+  TensorView out;                  ///< bf16 [T,H], written
+};
+
+struct RecomputeInput {
+  ConstTensorView x;
+  ExpertWeights routed;  ///< down is not read and may be undefined
+  ExpertWeights shared;  ///< likewise
+};
+
+struct BackwardInput {
+  ConstTensorView grad_output;     ///< bf16 [T,H]
+  ConstTensorView x;               ///< bf16 [T,H], as in forward
+  ConstTensorView router_weights;  ///< f32 [T,K], as in forward
+  ExpertWeights routed;
+  ExpertWeights shared;
+  TensorView d_x;                  ///< bf16 [T,H], written
+  TensorView d_router_weights;     ///< f32 [T,K], written; 0 for dropped routes
+  WeightGradients d_routed;
+  WeightGradients d_shared;        ///< sums over this rank's tokens; reducing over ranks is the caller's
+};
+
+struct PassOptions {
+  /// Overrides Config::swiglu_limit for this pass. Backward takes the context's and refuses another.
+  std::optional<float> swiglu_limit;
+  /// One op at a time with a barrier between, on one thread: slow, the same bits. For debugging and tests.
+  bool staged = false;
+};
+
+/// \param topk_experts one view per rank: int32 or int64 [T,K]; -1 = dropped route, else 0 <= id < num_experts.
+/// More rows than a rank can hold, or an id out of range, makes the schedule unusable on every rank: passes then
+/// write NaN and Workspace::check() throws RoutingError.
+/// \throws InvalidArgument
+[[nodiscard]] Schedule build_schedule(Workspace& workspace, std::span<const ConstTensorView> topk_experts,
+                                      int num_experts);
+
+/// out[t] = shared(x[t]) + sum over k of router_weights[t,k] * expert[topk_experts[t,k]](x[t]).
+/// \throws InvalidArgument, DeadlineExceeded
+[[nodiscard]] ForwardContext forward(Workspace& workspace, const Schedule& schedule,
+                                     std::span<const ForwardInput> inputs, const PassOptions& options = {});
+
+/// The context that forward would give, same bits, without its output: for activation checkpointing.
+/// \throws InvalidArgument, DeadlineExceeded
+[[nodiscard]] ForwardContext recompute_forward_context(Workspace& workspace, const Schedule& schedule,
+                                                       std::span<const RecomputeInput> inputs,
+                                                       const PassOptions& options = {});
+
+/// Gradients of sum(out * grad_output).
+/// \throws InvalidArgument, DeadlineExceeded
+void backward(Workspace& workspace, const Schedule& schedule, const ForwardContext& context,
+              std::span<const BackwardInput> inputs, const PassOptions& options = {});
+
+}  // namespace mok

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <mok/layer.h>
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include <mok/error.h>
+
+#include "api/bind.h"
+#include "api/state.h"
+#include "api/validate.h"
+
+namespace mok {
+namespace {
+
+using api::ContextState;
+using api::ScheduleState;
+using api::WorkspaceState;
+
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+/// Every element of a tensor with strided experts, NaN. A main_grad is left as it is.
+void poison(const TensorView& tensor) {
+  if (!tensor.defined()) return;
+  const bool per_expert = tensor.dims == 3;
+  const std::int64_t experts = per_expert ? tensor.shape[0] : 1;
+  const std::int64_t elements = per_expert ? tensor.shape[1] * tensor.shape[2] : tensor.shape[0] * tensor.shape[1];
+  for (std::int64_t e = 0; e < experts; ++e) {
+    const std::int64_t offset = per_expert ? e * tensor.stride[0] : 0;
+    if (tensor.dtype == DType::f32) {
+      std::fill_n(static_cast<float*>(tensor.data) + offset, elements, kNaN);
+    } else {
+      std::fill_n(static_cast<bfloat16*>(tensor.data) + offset, elements, to_bfloat16(kNaN));
+    }
+  }
+}
+
+void poison_fresh(const WeightGradients& gradients) {
+  for (const TensorView* tensor : {&gradients.gate, &gradients.up, &gradients.down}) {
+    if (tensor->dtype == DType::bf16) poison(*tensor);
+  }
+}
+
+template <class Input>
+std::vector<api::WeightSet> weight_sets(std::span<const Input> inputs) {
+  std::vector<api::WeightSet> sets;
+  for (const Input& input : inputs) sets.push_back({&input.routed, &input.shared});
+  return sets;
+}
+
+/// What forward and recompute have in common.
+template <class Input>
+void check_forward_inputs(const WorkspaceState& workspace, const ScheduleState& schedule,
+                          std::span<const Input> inputs) {
+  api::check_entry_count("inputs", inputs.size(), workspace.options);
+  api::check_schedule(workspace, schedule);
+  const api::Dim hidden{"H", workspace.options.hidden_size};
+  for (int rank = 0; rank < workspace.options.ranks; ++rank) {
+    api::check_rows(schedule, rank, "x", inputs[static_cast<std::size_t>(rank)].x, DType::bf16, hidden);
+  }
+}
+
+template <class Input>
+void bind_forward(const Input& input, ops::RankView& view) {
+  view.x = static_cast<const bfloat16*>(input.x.data);
+  view.routed = api::bind_weights(input.routed);
+  view.shared = api::bind_weights(input.shared);
+}
+
+}  // namespace
+
+std::int64_t ForwardContext::nbytes() const {
+  std::int64_t sum = 0;
+  for (const group::HostBuffer& memory : state_->memory) sum += memory.size();
+  return sum;
+}
+
+ForwardContext forward(Workspace& workspace, const Schedule& schedule, std::span<const ForwardInput> inputs,
+                       const PassOptions& options) {
+  WorkspaceState& state = workspace.state();
+  const api::InUse guard(state, "forward");
+  api::check_usable(state);
+  check_forward_inputs(state, schedule.state(), inputs);
+  const api::Dim hidden{"H", state.options.hidden_size};
+  const api::Dim topk{"K", state.options.topk};
+  for (int rank = 0; rank < state.options.ranks; ++rank) {
+    const ForwardInput& input = inputs[static_cast<std::size_t>(rank)];
+    api::check_rows(schedule.state(), rank, "router_weights", input.router_weights, DType::f32, topk);
+    api::check_rows(schedule.state(), rank, "out", input.out, DType::bf16, hidden, true);
+  }
+  const LayerShape layer = api::check_weights(state, schedule.state(), weight_sets(inputs), true);
+  const std::shared_ptr<ContextState> context =
+      api::make_context(state, schedule.state(), layer, api::swiglu_limit(state.config, options));
+
+  cpu::Launch launch = api::bind_pass(state, schedule.state(), *context, program::Pass::forward);
+  for (std::size_t rank = 0; rank < inputs.size(); ++rank) {
+    ops::RankView& view = launch.ranks[rank].view;
+    bind_forward(inputs[rank], view);
+    view.router_weights = static_cast<const float*>(inputs[rank].router_weights.data);
+    view.out = static_cast<bfloat16*>(inputs[rank].out.data);
+  }
+  const auto poison_outputs = [&inputs] {
+    for (const ForwardInput& input : inputs) poison(input.out);
+  };
+  api::run_pass(state, state.local(layer), launch, options.staged, poison_outputs);
+  if (schedule.state().refused()) poison_outputs();
+  return ForwardContext(context);
+}
+
+ForwardContext recompute_forward_context(Workspace& workspace, const Schedule& schedule,
+                                         std::span<const RecomputeInput> inputs, const PassOptions& options) {
+  WorkspaceState& state = workspace.state();
+  const api::InUse guard(state, "recompute_forward_context");
+  api::check_usable(state);
+  check_forward_inputs(state, schedule.state(), inputs);
+  const LayerShape layer = api::check_weights(state, schedule.state(), weight_sets(inputs), false);
+  const std::shared_ptr<ContextState> context =
+      api::make_context(state, schedule.state(), layer, api::swiglu_limit(state.config, options));
+
+  cpu::Launch launch = api::bind_pass(state, schedule.state(), *context, program::Pass::recompute);
+  for (std::size_t rank = 0; rank < inputs.size(); ++rank) bind_forward(inputs[rank], launch.ranks[rank].view);
+  api::run_pass(state, state.local(layer), launch, options.staged, [] {});
+  return ForwardContext(context);
+}
+
+void backward(Workspace& workspace, const Schedule& schedule, const ForwardContext& context,
+              std::span<const BackwardInput> inputs, const PassOptions& options) {
+  WorkspaceState& state = workspace.state();
+  const api::InUse guard(state, "backward");
+  api::check_usable(state);
+  check_forward_inputs(state, schedule.state(), inputs);
+  const api::Dim hidden{"H", state.options.hidden_size};
+  const api::Dim topk{"K", state.options.topk};
+  const LayerShape layer = api::check_weights(state, schedule.state(), weight_sets(inputs), true);
+  api::check_context(state, schedule.state(), context.state(), layer, options);
+  for (int rank = 0; rank < state.options.ranks; ++rank) {
+    const BackwardInput& input = inputs[static_cast<std::size_t>(rank)];
+    const std::string name = "inputs[" + std::to_string(rank) + "].";
+    api::check_rows(schedule.state(), rank, "grad_output", input.grad_output, DType::bf16, hidden);
+    api::check_rows(schedule.state(), rank, "router_weights", input.router_weights, DType::f32, topk);
+    api::check_rows(schedule.state(), rank, "d_x", input.d_x, DType::bf16, hidden, true);
+    api::check_rows(schedule.state(), rank, "d_router_weights", input.d_router_weights, DType::f32, topk, true);
+    api::check_gradients(name + "d_routed", input.d_routed, layer, state.options, false);
+    if (layer.shared_intermediate_size > 0) {
+      api::check_gradients(name + "d_shared", input.d_shared, layer, state.options, true);
+    }
+  }
+
+  cpu::Launch launch = api::bind_pass(state, schedule.state(), context.state(), program::Pass::backward);
+  for (std::size_t rank = 0; rank < inputs.size(); ++rank) {
+    const BackwardInput& input = inputs[rank];
+    ops::RankView& view = launch.ranks[rank].view;
+    bind_forward(input, view);
+    view.grad_output = static_cast<const bfloat16*>(input.grad_output.data);
+    view.router_weights = static_cast<const float*>(input.router_weights.data);
+    view.out = static_cast<bfloat16*>(input.d_x.data);
+    view.d_router_weights = static_cast<float*>(input.d_router_weights.data);
+    view.d_routed = api::bind_gradients(input.d_routed);
+    view.d_shared = api::bind_gradients(input.d_shared);
+  }
+  const auto poison_outputs = [&inputs] {
+    for (const BackwardInput& input : inputs) {
+      poison(input.d_x);
+      poison(input.d_router_weights);
+      poison_fresh(input.d_routed);
+      poison_fresh(input.d_shared);
+    }
+  };
+  api::run_pass(state, state.local(layer), launch, options.staged, poison_outputs);
+  if (schedule.state().refused()) poison_outputs();
+}
+
+}  // namespace mok

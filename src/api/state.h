@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the public handles own.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include <mok/config.h>
+#include <mok/status.h>
+
+#include "cpu/launch.h"
+#include "group/host_buffer.h"
+#include "group/virtual_group.h"
+#include "program/layout.h"
+
+namespace mok::api {
+
+/// Memory of all ranks for one kind of layer.
+struct LocalMemory {
+  program::LocalLayout layout;
+  std::vector<group::HostBuffer> ranks;
+  int counter_set = 0;  ///< which of the two sets is clear and comes next
+};
+
+using LayerKey = std::tuple<int, std::int64_t, std::int64_t>;  ///< E, I, Is
+
+inline LayerKey key_of(const LayerShape& layer) {
+  return {layer.num_experts, layer.intermediate_size, layer.shared_intermediate_size};
+}
+
+struct WorkspaceState {
+  Config config;
+  WorkspaceOptions options;
+  std::uint64_t id = 0;  ///< tells workspaces of a process apart
+  program::SymmetricLayout symmetric_layout;
+  group::VirtualGroup symmetric;
+  std::map<LayerKey, LocalMemory> locals;
+  std::uint64_t epoch = 0;  ///< passes begun
+  Status status;
+  std::atomic<bool> in_use = false;
+  cpu::FaultPlan faults;  ///< set by tests alone
+
+  [[nodiscard]] program::Dims dims(const LayerShape& layer, int rank) const;
+  /// Allocates on the first call for a kind of layer.
+  LocalMemory& local(const LayerShape& layer);
+  /// Flags and control words to their values at creation.
+  void clear_control();
+};
+
+struct ScheduleState {
+  std::uint64_t workspace_id = 0;
+  std::uint64_t id = 0;
+  int num_experts = 0;
+  std::vector<program::Dims> dims;  ///< per rank, of the sizes that a schedule knows
+  std::vector<group::HostBuffer> memory;
+  std::vector<program::ScheduleTables> tables;
+
+  [[nodiscard]] const program::ScheduleHeader& header(int rank) const {
+    return *tables[static_cast<std::size_t>(rank)].header;
+  }
+  [[nodiscard]] std::int64_t num_tokens(int rank) const { return header(rank).num_tokens; }
+  [[nodiscard]] bool refused() const { return header(0).refusal != program::Refusal::none; }
+};
+
+struct ContextState {
+  std::uint64_t workspace_id = 0;
+  std::uint64_t schedule_id = 0;
+  LayerShape layer;
+  ops::SwigluLimit limit;
+  program::ContextLayout layout;
+  std::vector<group::HostBuffer> memory;
+};
+
+/// A number that no other workspace or schedule of this process has.
+std::uint64_t next_id();
+
+/// Marks a workspace as in use for the time of a call. Two calls at once would corrupt it in silence.
+class InUse {
+ public:
+  /// \throws InvalidArgument when it is in use already.
+  InUse(WorkspaceState& state, const char* call);
+  ~InUse() { state_.in_use.store(false, std::memory_order_release); }
+  InUse(const InUse&) = delete;
+  InUse& operator=(const InUse&) = delete;
+
+ private:
+  WorkspaceState& state_;
+};
+
+}  // namespace mok::api

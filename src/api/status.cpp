@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <mok/status.h>
+
+#include <fmt/format.h>
+
+namespace mok {
+
+std::string Status::sentence() const {
+  switch (kind) {
+    case StatusKind::ok:
+      return "ok";
+    case StatusKind::capacity_overflow:
+      return fmt::format(
+          "rank {} got {} routed rows, more than the {} that its tables hold (its fullest expert is {}); nothing was "
+          "computed and the outputs are NaN; a schedule_capacity_multiplier of {:.4g} would do",
+          rank, rows, capacity, expert, multiplier);
+    case StatusKind::expert_id_out_of_range:
+      return fmt::format(
+          "rank {} brought expert id {} for token {}, choice {}; ids must be -1 (dropped) or from 0 to {}; nothing "
+          "was computed and the outputs are NaN",
+          rank, expert_id, token, choice, num_experts - 1);
+    case StatusKind::deadline_exceeded:
+      return fmt::format(
+          "rank {}, {} worker {}: {} of tile {} waited {:g} s for {} to reach {} and saw {} (pass {}); the pass was "
+          "abandoned on every rank and its outputs are NaN; call reset() to use the workspace again",
+          rank, role, worker, op, tile, seconds, counter, expected, seen, epoch);
+  }
+  return "unknown status";
+}
+
+}  // namespace mok

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/validate.h"
+
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <mok/error.h>
+
+namespace mok::api {
+namespace {
+
+template <class... Args>
+[[noreturn]] void refuse(fmt::format_string<Args...> text, Args&&... args) {
+  throw InvalidArgument(fmt::format(text, std::forward<Args>(args)...));
+}
+
+constexpr std::int64_t kMaxInt32 = std::numeric_limits<std::int32_t>::max();
+// Bounds that keep every product of sizes far inside 64 bits; nothing near them fits a machine.
+constexpr std::int64_t kMaxWidth = 1 << 20;
+constexpr int kMaxRanks = 1024;
+constexpr int kMaxExperts = 1 << 16;
+constexpr int kMaxTopk = 1024;
+constexpr int kMaxWorkers = 256;
+
+void check_width(const char* name, std::int64_t value) {
+  if (value <= 0 || value % 64 != 0 || value > kMaxWidth) {
+    refuse("{} is {}; it must be a multiple of 64 from 64 to {}", name, value, kMaxWidth);
+  }
+}
+
+template <class Int>
+void check_range(const char* name, Int value, Int low, Int high) {
+  if (value < low || value > high) refuse("{} is {}; it must be from {} to {}", name, value, low, high);
+}
+
+void check_seconds(const char* name, double value) {
+  if (!(value >= 0) || std::isinf(value)) {
+    refuse("{} is {}; it must be a finite number of seconds, 0 for no deadline", name, value);
+  }
+}
+
+const char* name_of(DType dtype) {
+  switch (dtype) {
+    case DType::bf16:
+      return "bf16";
+    case DType::f32:
+      return "f32";
+    case DType::i32:
+      return "int32";
+    case DType::i64:
+      return "int64";
+  }
+  return "unknown";
+}
+
+template <class Void>
+std::vector<std::int64_t> shape_of(const BasicTensorView<Void>& tensor) {
+  return {tensor.shape.begin(), tensor.shape.begin() + tensor.dims};
+}
+
+std::string describe(const std::vector<Dim>& shape) {
+  std::vector<std::int64_t> sizes;
+  std::vector<std::string> letters;
+  for (const Dim& dim : shape) {
+    sizes.push_back(dim.size);
+    letters.emplace_back(dim.letter);
+  }
+  return fmt::format("[{}] = [{}]", fmt::join(letters, ","), fmt::join(sizes, ","));
+}
+
+}  // namespace
+
+void check_config(const Config& config) {
+  if (config.fwd_num_comm_sms) check_range("fwd_num_comm_sms", *config.fwd_num_comm_sms, 1, kMaxWorkers);
+  if (config.bwd_num_comm_sms) check_range("bwd_num_comm_sms", *config.bwd_num_comm_sms, 1, kMaxWorkers);
+  check_range("cpu.num_compute_workers", config.cpu.num_compute_workers, 0, kMaxWorkers);
+  if (config.minibatch_size < program::kRowTile || config.minibatch_size % program::kRowTile != 0 ||
+      config.minibatch_size > kMaxInt32) {
+    refuse("minibatch_size is {}; it must be a positive multiple of {} that fits 31 bits", config.minibatch_size,
+           program::kRowTile);
+  }
+  if (config.macrobatch_size < config.minibatch_size || config.macrobatch_size % config.minibatch_size != 0 ||
+      config.macrobatch_size > kMaxInt32) {
+    refuse("macrobatch_size is {}; it must be a positive multiple of minibatch_size ({}) that fits 31 bits",
+           config.macrobatch_size, config.minibatch_size);
+  }
+  if (!(config.schedule_capacity_multiplier > 0) || config.schedule_capacity_multiplier > 1) {
+    refuse("schedule_capacity_multiplier is {}; it must be greater than 0 and at most 1 (1 can never overflow)",
+           config.schedule_capacity_multiplier);
+  }
+  const std::int64_t chunk = config.all_gather_top_experts_chunk_bytes;
+  if (chunk < 16 || chunk % 16 != 0) {
+    refuse("all_gather_top_experts_chunk_bytes is {}; it must be a positive multiple of 16", chunk);
+  }
+  static_cast<void>(swiglu_limit(config, {}));
+  check_seconds("arrival_deadline_seconds", config.arrival_deadline_seconds);
+  check_seconds("progress_deadline_seconds", config.progress_deadline_seconds);
+}
+
+void check_workspace_options(const WorkspaceOptions& options) {
+  check_range("ranks", options.ranks, 1, kMaxRanks);
+  check_range("topk", options.topk, 1, kMaxTopk);
+  check_width("hidden_size", options.hidden_size);
+  check_range<std::int64_t>("max_tokens", options.max_tokens, 1, kMaxInt32 / options.topk);
+  if (options.device.type != DeviceType::cpu) {
+    refuse("device is cuda:{}; this build has the CPU backend only, so it must be cpu", options.device.index);
+  }
+}
+
+void check_layer(const LayerShape& layer, const WorkspaceOptions& options) {
+  check_range("num_experts", layer.num_experts, 1, kMaxExperts);
+  if (layer.num_experts % options.ranks != 0) {
+    refuse("num_experts is {}; it must be a multiple of ranks ({}), for every rank holds as many experts",
+           layer.num_experts, options.ranks);
+  }
+  if (options.topk > layer.num_experts) {
+    refuse("topk is {}; it must be at most num_experts ({}), for a token goes to different experts", options.topk,
+           layer.num_experts);
+  }
+  check_width("intermediate_size", layer.intermediate_size);
+  if (layer.shared_intermediate_size != 0) check_width("shared_intermediate_size", layer.shared_intermediate_size);
+}
+
+void check_tensor(const std::string& name, const ConstTensorView& tensor, const TensorRule& rule) {
+  if (!tensor.defined()) refuse("{} is missing; it must be a {} tensor {}", name, name_of(rule.dtype), describe(rule.shape));
+  if (tensor.dtype != rule.dtype) {
+    refuse("{} is {}; it must be {}", name, name_of(tensor.dtype), name_of(rule.dtype));
+  }
+  if (tensor.device.type != DeviceType::cpu) {
+    refuse("{} is on cuda:{}; it must be on the CPU, where its workspace is", name, tensor.device.index);
+  }
+  bool same = tensor.dims == static_cast<int>(rule.shape.size());
+  for (std::size_t d = 0; same && d < rule.shape.size(); ++d) same = tensor.shape[d] == rule.shape[d].size;
+  if (!same) {
+    refuse("{} has shape [{}]; it must be {}", name, fmt::join(shape_of(tensor), ","), describe(rule.shape));
+  }
+  std::int64_t elements = 1;
+  for (std::size_t d = rule.shape.size(); d-- > 0;) {
+    const std::int64_t size = rule.shape[d].size;
+    const bool is_expert = rule.strided_experts && d == 0;
+    if (size > 1 && !is_expert && tensor.stride[d] != elements) {
+      refuse("{} has stride {} in dimension {}; it must be contiguous there (stride {})", name, tensor.stride[d], d,
+             elements);
+    }
+    if (size > 1 && is_expert && (tensor.stride[0] < 0 || (rule.writable && tensor.stride[0] < elements))) {
+      refuse("{} has {} elements from expert to expert; it must be at least {}", name, tensor.stride[0], elements);
+    }
+    elements *= size;
+  }
+  if (elements > 0 && tensor.data == nullptr) refuse("{} has no data (a null pointer); it must hold {} elements", name, elements);
+}
+
+void check_entry_count(const char* name, std::size_t count, const WorkspaceOptions& options) {
+  if (count != static_cast<std::size_t>(options.ranks)) {
+    refuse("{} has {} entries; it must have one per rank of the workspace ({})", name, count, options.ranks);
+  }
+}
+
+void check_schedule(const WorkspaceState& workspace, const ScheduleState& schedule) {
+  if (schedule.workspace_id != workspace.id) {
+    refuse("schedule was built on another workspace (number {}); it must be built on this one (number {})",
+           schedule.workspace_id, workspace.id);
+  }
+}
+
+void check_context(const WorkspaceState& workspace, const ScheduleState& schedule, const ContextState& context,
+                   const LayerShape& layer, const PassOptions& options) {
+  if (context.workspace_id != workspace.id) {
+    refuse("context was made on another workspace (number {}); it must be made on this one (number {})",
+           context.workspace_id, workspace.id);
+  }
+  if (context.schedule_id != schedule.id) {
+    refuse("context was made from another schedule (number {}); it must be made from the one given (number {})",
+           context.schedule_id, schedule.id);
+  }
+  if (key_of(context.layer) != key_of(layer)) {
+    refuse(
+        "context was made for I = {} and shared I = {}; the weights given have I = {} and shared I = {}, which must "
+        "be the same",
+        context.layer.intermediate_size, context.layer.shared_intermediate_size, layer.intermediate_size,
+        layer.shared_intermediate_size);
+  }
+  const float limit = swiglu_limit(workspace.config, options).value;
+  const bool given = options.swiglu_limit.has_value();
+  if (given && limit != context.limit.value) {
+    refuse("swiglu_limit is {}; it must be the forward pass's ({}) or left out", limit, context.limit.value);
+  }
+}
+
+ops::SwigluLimit swiglu_limit(const Config& config, const PassOptions& options) {
+  const std::optional<float> limit = options.swiglu_limit ? options.swiglu_limit : config.swiglu_limit;
+  if (!limit) return {};
+  if (!(*limit > 0) || std::isinf(*limit)) {
+    refuse("swiglu_limit is {}; it must be a finite number greater than 0, or left out for none", *limit);
+  }
+  return {*limit};
+}
+
+LayerShape check_weights(const WorkspaceState& workspace, const ScheduleState& schedule,
+                         std::span<const WeightSet> weights, bool with_down) {
+  const WorkspaceOptions& options = workspace.options;
+  const std::int64_t hidden = options.hidden_size;
+  LayerShape layer{schedule.num_experts, 0, 0};
+  const ConstTensorView& gate = weights[0].routed->gate;
+  const ConstTensorView& shared_gate = weights[0].shared->gate;
+  if (!gate.defined() || gate.dims != 3) refuse("inputs[0].routed.gate must be a bf16 tensor [El,I,H]");
+  layer.intermediate_size = gate.shape[1];
+  if (shared_gate.defined()) {
+    if (shared_gate.dims != 2) refuse("inputs[0].shared.gate must be a bf16 tensor [Is,H]");
+    layer.shared_intermediate_size = shared_gate.shape[0];
+    check_width("shared_intermediate_size (rows of inputs[0].shared.gate)", layer.shared_intermediate_size);
+  }
+  check_layer(layer, options);
+  const Dim local{"El", layer.num_experts / options.ranks};
+  const Dim inner{"I", layer.intermediate_size};
+  const Dim outer{"H", hidden};
+  const Dim shared{"Is", layer.shared_intermediate_size};
+  for (std::size_t rank = 0; rank < weights.size(); ++rank) {
+    const std::string routed_name = fmt::format("inputs[{}].routed.", rank);
+    const ExpertWeights& routed = *weights[rank].routed;
+    check_tensor(routed_name + "gate", routed.gate, {DType::bf16, {local, inner, outer}, true});
+    check_tensor(routed_name + "up", routed.up, {DType::bf16, {local, inner, outer}, true});
+    if (with_down) check_tensor(routed_name + "down", routed.down, {DType::bf16, {local, outer, inner}, true});
+    const ExpertWeights& mine = *weights[rank].shared;
+    const std::string shared_name = fmt::format("inputs[{}].shared.", rank);
+    if (shared.size == 0) {
+      if (mine.gate.defined() || mine.up.defined() || mine.down.defined()) {
+        refuse("{}* is given but inputs[0].shared.gate is not; a shared expert needs all three weights on every rank",
+               shared_name);
+      }
+      continue;
+    }
+    check_tensor(shared_name + "gate", mine.gate, {DType::bf16, {shared, outer}});
+    check_tensor(shared_name + "up", mine.up, {DType::bf16, {shared, outer}});
+    if (with_down) check_tensor(shared_name + "down", mine.down, {DType::bf16, {outer, shared}});
+  }
+  return layer;
+}
+
+void check_rows(const ScheduleState& schedule, int rank, const char* name, const ConstTensorView& tensor,
+                DType dtype, Dim columns, bool writable) {
+  const std::string full = fmt::format("inputs[{}].{}", rank, name);
+  check_tensor(full, tensor, {dtype, {{"T of the schedule", schedule.num_tokens(rank)}, columns}, false, writable});
+}
+
+void check_gradients(const std::string& name, const WeightGradients& gradients, const LayerShape& layer,
+                     const WorkspaceOptions& options, bool shared) {
+  const DType dtype = gradients.gate.dtype;
+  if (gradients.gate.defined() && dtype != DType::bf16 && dtype != DType::f32) {
+    refuse("{}.gate is {}; it must be bf16 (fresh gradients) or f32 (a main_grad to add to)", name, name_of(dtype));
+  }
+  std::vector<Dim> wide{{"I", layer.intermediate_size}, {"H", options.hidden_size}};
+  std::vector<Dim> tall{{"H", options.hidden_size}, {"I", layer.intermediate_size}};
+  if (shared) {
+    wide[0] = tall[1] = {"Is", layer.shared_intermediate_size};
+  } else {
+    const Dim local{"El", layer.num_experts / options.ranks};
+    wide.insert(wide.begin(), local);
+    tall.insert(tall.begin(), local);
+  }
+  check_tensor(name + ".gate", gradients.gate, {dtype, wide, !shared, true});
+  check_tensor(name + ".up", gradients.up, {dtype, wide, !shared, true});
+  check_tensor(name + ".down", gradients.down, {dtype, tall, !shared, true});
+}
+
+}  // namespace mok::api

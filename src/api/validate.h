@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// The checks of what callers bring. Each throws InvalidArgument with a sentence that names the argument, its value
+// and what would do; nothing behind the API checks again.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <mok/layer.h>
+
+#include "api/state.h"
+
+namespace mok::api {
+
+void check_config(const Config& config);
+void check_workspace_options(const WorkspaceOptions& options);
+void check_layer(const LayerShape& layer, const WorkspaceOptions& options);
+
+/// One dimension of an expected shape, with the letter that the documentation uses for it.
+struct Dim {
+  const char* letter;
+  std::int64_t size;
+};
+
+/// dtype, device, shape, contiguity (dimension 0 may have any stride when `strided_experts`), data. Overlapping
+/// experts are refused when `writable`.
+struct TensorRule {
+  DType dtype = DType::bf16;
+  std::vector<Dim> shape;
+  bool strided_experts = false;
+  bool writable = false;
+};
+void check_tensor(const std::string& name, const ConstTensorView& tensor, const TensorRule& rule);
+
+/// A call must bring one entry per rank.
+void check_entry_count(const char* name, std::size_t count, const WorkspaceOptions& options);
+
+/// That the schedule was made on this workspace.
+void check_schedule(const WorkspaceState& workspace, const ScheduleState& schedule);
+/// That the context was made from this schedule, on this workspace, for this layer and limit.
+void check_context(const WorkspaceState& workspace, const ScheduleState& schedule, const ContextState& context,
+                   const LayerShape& layer, const PassOptions& options);
+
+/// The clamp of a pass: the options' if they have one, else the config's.
+ops::SwigluLimit swiglu_limit(const Config& config, const PassOptions& options);
+
+/// Weights of a pass, rank by rank.
+struct WeightSet {
+  const ExpertWeights* routed;
+  const ExpertWeights* shared;
+};
+/// The layer that the weights make; checks all of them. `with_down` = down projections are read.
+LayerShape check_weights(const WorkspaceState& workspace, const ScheduleState& schedule,
+                         std::span<const WeightSet> weights, bool with_down);
+
+/// Activation of one rank, [T,columns].
+void check_rows(const ScheduleState& schedule, int rank, const char* name, const ConstTensorView& tensor,
+                DType dtype, Dim columns, bool writable = false);
+
+/// Gradients of routed or shared weights of one rank: all bf16 or all f32.
+void check_gradients(const std::string& name, const WeightGradients& gradients, const LayerShape& layer,
+                     const WorkspaceOptions& options, bool shared);
+
+}  // namespace mok::api

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// SwiGLU on one element, forward and backward: the only place that knows its formulas.
+#pragma once
+
+#include <limits>
+
+#include <mok/bfloat16.h>
+
+#include "ops/arith.h"
+#include "ops/swiglu/exp.h"
+
+namespace mok::ops {
+
+/// Clamp of gate (from above) and up (both sides). Infinite = none: it then changes nothing, not even infinities.
+struct SwigluLimit {
+  float value = std::numeric_limits<float>::infinity();
+
+  /// min(G, L); NaN passes.
+  [[nodiscard]] MOK_HOST_DEVICE float clamp_gate(float gate) const { return gate > value ? value : gate; }
+  /// clamp(U, -L, L); NaN passes.
+  [[nodiscard]] MOK_HOST_DEVICE float clamp_up(float up) const {
+    const float low = up < -value ? -value : up;
+    return low > value ? value : low;
+  }
+  /// Where the clamp lets a gradient through. NaN inputs let it through: the gradient is NaN already.
+  [[nodiscard]] MOK_HOST_DEVICE bool passes_gate(float gate) const { return !(gate > value); }
+  [[nodiscard]] MOK_HOST_DEVICE bool passes_up(float up) const { return !(up < -value) && !(up > value); }
+};
+
+MOK_HOST_DEVICE inline float sigmoid(float x) { return div(1.0f, add(1.0f, exp(-x))); }
+
+/// Hd = bf16(silu(G') * U'), from the rounded G and U, so that recomputing it from saved G and U gives the same bits.
+MOK_HOST_DEVICE inline bfloat16 swiglu(bfloat16 gate, bfloat16 up, SwigluLimit limit) {
+  const float g = limit.clamp_gate(to_float(gate));
+  const float u = limit.clamp_up(to_float(up));
+  return to_bfloat16(mul(mul(g, sigmoid(g)), u));
+}
+
+struct SwigluGradient {
+  bfloat16 d_gate, d_up;
+};
+
+/// dG = bf16(dH * U' * (s + G' s (1 - s))) and dU = bf16(dH * silu(G')), s = sigmoid(G'), each 0 where its clamp
+/// holds. The masks select; a product with 0 would turn an infinite dH into NaN.
+MOK_HOST_DEVICE inline SwigluGradient swiglu_gradient(float d_hidden, bfloat16 gate, bfloat16 up, SwigluLimit limit) {
+  const float raw_gate = to_float(gate);
+  const float raw_up = to_float(up);
+  const float g = limit.clamp_gate(raw_gate);
+  const float u = limit.clamp_up(raw_up);
+  const float s = sigmoid(g);
+  const float silu = mul(g, s);
+  const float slope = fma(silu, add(1.0f, -s), s);
+  const bfloat16 d_gate = to_bfloat16(mul(mul(d_hidden, u), slope));
+  const bfloat16 d_up = to_bfloat16(mul(d_hidden, silu));
+  return {limit.passes_gate(raw_gate) ? d_gate : bfloat16{}, limit.passes_up(raw_up) ? d_up : bfloat16{}};
+}
+
+}  // namespace mok::ops
