@@ -42,7 +42,8 @@ std::string sentence(const Program& program, std::int32_t position, const Requir
     case Requirement::Kind::write_after_read:
       return task + " reuses " + what + ", but nothing orders it behind " + earlier + ", which reads that.";
     default:
-      return task + " overwrites " + what + ", but nothing orders it behind " + earlier + ", which writes that.";
+      return task + " overwrites " + what + ", but nothing orders it behind " + earlier +
+             ", which writes that.";
   }
 }
 
@@ -71,8 +72,8 @@ void check_happens_before(const Program& program, WaitGraph& graph, RowAccesses&
 }  // namespace
 }  // namespace verifier
 
-std::vector<std::string> verify(const std::vector<Dims>& dims, const std::vector<ScheduleTables>& tables, Pass pass,
-                                const TaskSource& source) {
+std::vector<std::string> verify(const std::vector<Dims>& dims, const std::vector<ScheduleTables>& tables,
+                                Pass pass, const TaskSource& source) {
   using namespace verifier;
   Report report;
   Program program{dims, tables, pass};

@@ -9,10 +9,22 @@
 namespace mok::program::verifier {
 
 const char* name(Buffer buffer) {
-  static constexpr const char* kNames[] = {
-      "x",    "gate",          "up",          "hidden",     "grad_rows",     "row_weights",
-      "d_gate", "d_up",        "weight_partials", "slots",  "shared_gate",   "shared_up",
-      "shared_hidden", "shared_d_gate", "shared_d_up", "shared_out"};
+  static constexpr const char* kNames[] = {"x",
+                                           "gate",
+                                           "up",
+                                           "hidden",
+                                           "grad_rows",
+                                           "row_weights",
+                                           "d_gate",
+                                           "d_up",
+                                           "weight_partials",
+                                           "slots",
+                                           "shared_gate",
+                                           "shared_up",
+                                           "shared_hidden",
+                                           "shared_d_gate",
+                                           "shared_d_up",
+                                           "shared_out"};
   static_assert(std::size(kNames) == static_cast<std::size_t>(Buffer::count));
   return kNames[static_cast<int>(buffer)];
 }
@@ -63,7 +75,8 @@ struct Lister {
         write_own(Buffer::hidden);
         write_own(Buffer::d_gate);
         write_own(Buffer::d_up);
-        return add(out.writes, Buffer::weight_partials, task.col_begin / kPartialCols, end_col() / kPartialCols);
+        return add(out.writes, Buffer::weight_partials, task.col_begin / kPartialCols,
+                   end_col() / kPartialCols);
       default:  // dx
         read_all(Buffer::d_gate, dims.intermediate);
         read_all(Buffer::d_up, dims.intermediate);
@@ -97,14 +110,16 @@ struct Lister {
   void weight_grad() const {
     const bool is_shared_op = task.op == Op::shared_weight_grad;
     const std::int64_t first = is_shared_op ? 0 : task.row_begin / kRowTile;
-    const std::int64_t end = is_shared_op ? program.token_tiles(node.rank) : first + task.row_count / kRowTile;
+    const std::int64_t end =
+        is_shared_op ? program.token_tiles(node.rank) : first + task.row_count / kRowTile;
     const std::int64_t end_row = task.out_row_begin + task.out_row_count;
     const auto read = [&](Buffer buffer, std::int64_t first_col, std::int64_t last_col) {
       out.reads.push_back({buffer, node.rank, first, end, first_col, last_col});
     };
     if (task.matrix != Matrix::down) {
       const bool gate = task.matrix == Matrix::gate;
-      if (is_shared_op) return read(gate ? Buffer::shared_d_gate : Buffer::shared_d_up, task.out_row_begin, end_row);
+      if (is_shared_op)
+        return read(gate ? Buffer::shared_d_gate : Buffer::shared_d_up, task.out_row_begin, end_row);
       read(gate ? Buffer::d_gate : Buffer::d_up, task.out_row_begin, end_row);
       return read(Buffer::x, task.col_begin, end_col());
     }

@@ -106,7 +106,8 @@ struct Bounds {
     if (task.row_tile < 0 || task.row_tile >= program.token_tiles(rank)) return "has no such token tile";
     const std::int64_t first = task.row_tile * kRowTile;
     const std::int64_t count = min(kRowTile, program.tokens(rank) - first);
-    if (task.row_begin != first || task.row_count != count || task.padded_rows != count || task.ring_row != first) {
+    if (task.row_begin != first || task.row_count != count || task.padded_rows != count ||
+        task.ring_row != first) {
       return "has other tokens than its token tile";
     }
     return {};

@@ -28,12 +28,14 @@ std::vector<std::string> Report::take() {
 std::int64_t Program::rows_in_tile(std::int32_t rank, std::int64_t tile) const {
   const ScheduleTables& t = tables[rank];
   const std::int32_t expert = t.tile_expert[tile];
-  return std::clamp<std::int64_t>(t.rows_per_expert[expert] - (tile - t.first_tile[expert]) * kRowTile, 0, kRowTile);
+  return std::clamp<std::int64_t>(t.rows_per_expert[expert] - (tile - t.first_tile[expert]) * kRowTile, 0,
+                                  kRowTile);
 }
 
 std::string describe(const Node& node) {
   const Task& task = node.task;
-  std::string text = "rank " + to_string(node.rank) + "'s " + name(node.role) + " task " + to_string(node.index);
+  std::string text =
+      "rank " + to_string(node.rank) + "'s " + name(node.role) + " task " + to_string(node.index);
   if (task.op >= Op::count) return text;
   text += std::string(" (") + name(task.op);
   if (is_weight_grad(task.op)) {
@@ -81,8 +83,8 @@ void load_stretch(Program& program, const TaskSource& source, Report& report, st
   }
 }
 
-/// The stretches of a list must follow each other without gaps, and ascend: a worker that claims in list order then
-/// never holds a task while one that stands before it in the total order is unclaimed.
+/// The stretches of a list must follow each other without gaps, and ascend: a worker that claims in list
+/// order then never holds a task while one that stands before it in the total order is unclaimed.
 void load_list(Program& program, const TaskSource& source, Report& report, std::int32_t rank, Role role) {
   const auto p = static_cast<int>(program.pass);
   const auto r = static_cast<int>(role);
@@ -90,11 +92,13 @@ void load_list(Program& program, const TaskSource& source, Report& report, std::
   const std::int32_t count = header.num_stretches[p][r];
   const std::string list = "rank " + to_string(rank) + "'s " + name(role) + " list";
   if (count < 0 || count > max_stretches(program.dims[rank].max_steps())) {
-    report.add(Report::Check::order, list + " has " + to_string(count) + " stretches, more than its table holds.");
+    report.add(Report::Check::order,
+               list + " has " + to_string(count) + " stretches, more than its table holds.");
     return;
   }
   const TasksPerUnit tasks = TasksPerUnit::make(program.dims[rank]);
   std::int64_t next = 0;
+  std::int64_t units[kNumOps] = {};
   std::int64_t phase = 0;
   for (std::int32_t s = 0; s < count; ++s) {
     const Stretch& stretch = program.tables[rank].stretches[p][r][s];
@@ -104,13 +108,16 @@ void load_list(Program& program, const TaskSource& source, Report& report, std::
       return;
     }
     for (int part = 0; part < stretch.num_parts; ++part) {
-      if (stretch.parts[part].units > 0) continue;
-      report.add(Report::Check::order, where + " has a part without units.");
+      if (stretch.parts[part].units > 0 && stretch.parts[part].op < Op::count) continue;
+      report.add(Report::Check::order, where + " has an empty part.");
       return;
     }
-    if (tasks.before(stretch) != next) {
-      report.add(Report::Check::order, where + " begins at task " + to_string(tasks.before(stretch)) + ", but " +
-                                           to_string(next) + " tasks stand before it.");
+    // Per op, because a layer of other widths makes other numbers of tasks of the same units.
+    for (int op = 0; op < kNumOps; ++op) {
+      if (stretch.units_before[op] == units[op]) continue;
+      report.add(Report::Check::order, where + " begins at " + name(static_cast<Op>(op)) + " unit " +
+                                           to_string(stretch.units_before[op]) + ", but " +
+                                           to_string(units[op]) + " stand before it.");
     }
     if (stretch.phase < phase) {
       report.add(Report::Check::order, where + " has phase " + to_string(stretch.phase) +
@@ -119,11 +126,14 @@ void load_list(Program& program, const TaskSource& source, Report& report, std::
     phase = stretch.phase;
     load_stretch(program, source, report, rank, role, stretch, next);
     next += tasks.in(stretch);
+    for (int part = 0; part < stretch.num_parts; ++part) {
+      units[static_cast<int>(stretch.parts[part].op)] += stretch.parts[part].units;
+    }
   }
   const std::int64_t all = num_tasks(program.dims[rank], program.tables[rank], program.pass, role);
   if (next != all) {
-    report.add(Report::Check::order, list + " has " + to_string(all) +
-                                         " tasks, but its stretches hold " + to_string(next) + ".");
+    report.add(Report::Check::order,
+               list + " has " + to_string(all) + " tasks, but its stretches hold " + to_string(next) + ".");
   }
 }
 
@@ -131,7 +141,8 @@ void load_list(Program& program, const TaskSource& source, Report& report, std::
 
 void load_tasks(Program& program, const TaskSource& source, Report& report) {
   for (std::int32_t rank = 0; rank < program.ranks(); ++rank) {
-    for (const Role role : {Role::communication, Role::compute}) load_list(program, source, report, rank, role);
+    for (const Role role : {Role::communication, Role::compute})
+      load_list(program, source, report, rank, role);
   }
   std::sort(program.nodes.begin(), program.nodes.end(), [](const Node& a, const Node& b) {
     return std::tie(a.phase, a.role, a.rank, a.index) < std::tie(b.phase, b.role, b.rank, b.index);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the parts of the verifier share: the tasks of all ranks in their total order, and the list of problems.
+// What the parts of the verifier share: the tasks of all ranks in their total order, and the list of
+// problems.
 #pragma once
 
 #include <cstddef>
@@ -52,7 +53,7 @@ struct Program {
   const std::vector<Dims>& dims;
   const std::vector<ScheduleTables>& tables;
   Pass pass;
-  std::vector<Node> nodes = {};                     ///< in the total order: an index is a position
+  std::vector<Node> nodes = {};                      ///< in the total order: an index is a position
   std::vector<std::vector<RowAt>> row_of_slot = {};  ///< [R][T*K] rank -1 = dropped route
 
   std::int32_t ranks() const { return static_cast<std::int32_t>(dims.size()); }
@@ -79,7 +80,8 @@ std::string describe(const Node& node);
 /// "counter gate_up_done[3] of rank 1".
 std::string describe_counter(const Dims& dims, std::int64_t counter);
 
-/// Checks the tables of all ranks against each other and fills row_of_slot. Nothing else may be looked at before.
+/// Checks the tables of all ranks against each other and fills row_of_slot. Nothing else may be looked at
+/// before.
 void check_tables(Program& program, Report& report);
 
 /// Reads all tasks into nodes, checking the stretches and each task's bounds. A task that is out of bounds is

@@ -29,7 +29,8 @@ RowAccesses::RowAccesses(const Program& program) : program_(program) {
       for (const Access& a : is_write ? scratch_.writes : scratch_.reads) {
         for (std::int64_t t = a.first_tile; t < a.end_tile; ++t) {
           Tile& tile = of(a.rank, a.buffer)[t];
-          (is_write ? tile.writers : tile.readers).push_back({static_cast<std::int32_t>(n), a.first_col, a.end_col});
+          (is_write ? tile.writers : tile.readers)
+              .push_back({static_cast<std::int32_t>(n), a.first_col, a.end_col});
         }
       }
     }
@@ -60,8 +61,8 @@ bool RowAccesses::must_be_written(std::int32_t rank, Buffer buffer, std::int64_t
   switch (program_.pass) {
     case Pass::forward:
       return is_context_buffer(buffer) || buffer == Buffer::hidden || buffer == Buffer::pushed ||
-             buffer == Buffer::shared_gate || buffer == Buffer::shared_up || buffer == Buffer::shared_hidden ||
-             buffer == Buffer::shared_out;
+             buffer == Buffer::shared_gate || buffer == Buffer::shared_up ||
+             buffer == Buffer::shared_hidden || buffer == Buffer::shared_out;
     case Pass::recompute:
       if (is_context_buffer(buffer)) return in_first_macrobatch;
       return buffer == Buffer::shared_gate || buffer == Buffer::shared_up;
@@ -84,12 +85,13 @@ std::int64_t RowAccesses::occupant_before(std::int32_t rank, Buffer buffer, std:
 void RowAccesses::check_tile(std::int32_t rank, Buffer buffer, std::int64_t tile, Report& report) const {
   std::vector<Touch> writers = of(rank, buffer)[tile].writers;
   const std::string what = std::string(name(buffer)) + " of " +
-                           (is_shared_buffer(buffer) ? "token tile " : "row tile ") + to_string(tile) + " of rank " +
-                           to_string(rank);
+                           (is_shared_buffer(buffer) ? "token tile " : "row tile ") + to_string(tile) +
+                           " of rank " + to_string(rank);
   if (!must_be_written(rank, buffer, tile)) {
     if (writers.empty()) return;
     const Node& node = program_.nodes[writers.front().position];
-    report.add(Report::Check::coverage, describe(node) + " writes " + what + ", which the pass must leave alone.");
+    report.add(Report::Check::coverage,
+               describe(node) + " writes " + what + ", which the pass must leave alone.");
     return;
   }
   std::sort(writers.begin(), writers.end(),
@@ -123,11 +125,12 @@ void RowAccesses::check_coverage(Report& report) const {
 
 void RowAccesses::require(std::int32_t position, std::vector<Requirement>& out) {
   list_accesses(program_, program_.nodes[position], scratch_);
-  const auto require_all = [&](const std::vector<Touch>& touches, const Access& access, Requirement::Kind kind,
-                               std::int64_t tile) {
+  const auto require_all = [&](const std::vector<Touch>& touches, const Access& access,
+                               Requirement::Kind kind, std::int64_t tile) {
     for (const Touch& touch : touches) {
       const bool overlaps = touch.first_col < access.end_col && access.first_col < touch.end_col;
-      if (overlaps && touch.position != position) out.push_back({touch.position, kind, name(access.buffer), tile});
+      if (overlaps && touch.position != position)
+        out.push_back({touch.position, kind, name(access.buffer), tile});
     }
   };
   for (const Access& read : scratch_.reads) {

@@ -10,8 +10,8 @@
 
 namespace mok::program::verifier {
 
-/// Buffers of row tiles or token tiles. In a ring several row tiles share a place, one after the other. x, gate and up
-/// are the context's in forward and recompute, the replay ring's in backward.
+/// Buffers of row tiles or token tiles. In a ring several row tiles share a place, one after the other. x,
+/// gate and up are the context's in forward and recompute, the replay ring's in backward.
 enum class Buffer : std::uint8_t {
   x,
   gate,

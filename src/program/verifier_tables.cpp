@@ -48,7 +48,8 @@ class TableChecker {
     if (d.minibatch_tiles < 1 || d.macrobatch_tiles % d.minibatch_tiles != 0 || d.experts % d.ranks != 0) {
       add(rank, "has impossible sizes");
     }
-    if (header(rank).refusal != header(0).refusal) add(rank, "does not decide about the schedule as rank 0 does");
+    if (header(rank).refusal != header(0).refusal)
+      add(rank, "does not decide about the schedule as rank 0 does");
     if (header(rank).refusal == Refusal::none) return;
     for (int pass = 0; pass < kNumPasses; ++pass) {
       for (int role = 0; role < kNumRoles; ++role) {
@@ -62,12 +63,15 @@ class TableChecker {
     const Dims& d = program_.dims[rank];
     std::int64_t max_steps = 0;
     for (std::int32_t q = 0; q < program_.ranks(); ++q) {
-      if (t.rank_tiles[q] != header(q).num_tiles) add(rank, "is wrong about the tiles of rank " + to_string(q));
+      if (t.rank_tiles[q] != header(q).num_tiles)
+        add(rank, "is wrong about the tiles of rank " + to_string(q));
       max_steps = std::max(max_steps, ceil_div(header(q).num_tiles, d.minibatch_tiles));
     }
     if (header(rank).max_steps != max_steps) add(rank, "is wrong about the most steps of all ranks");
-    if (header(rank).num_tiles < 0 || header(rank).num_tiles > d.capacity_tiles()) add(rank, "has too many tiles");
-    if (header(rank).num_tokens < 0 || header(rank).num_tokens > d.max_tokens) add(rank, "has too many tokens");
+    if (header(rank).num_tiles < 0 || header(rank).num_tiles > d.capacity_tiles())
+      add(rank, "has too many tiles");
+    if (header(rank).num_tokens < 0 || header(rank).num_tokens > d.max_tokens)
+      add(rank, "has too many tokens");
   }
 
   void check_tiles(std::int32_t rank) {
@@ -82,7 +86,8 @@ class TableChecker {
         return add(rank, "gives local expert " + to_string(e) + " tiles that do not fit its rows");
       }
       for (std::int64_t tile = t.first_tile[e]; tile < t.first_tile[e + 1]; ++tile) {
-        if (t.tile_expert[tile] != e) return add(rank, "names a wrong expert for row tile " + to_string(tile));
+        if (t.tile_expert[tile] != e)
+          return add(rank, "names a wrong expert for row tile " + to_string(tile));
       }
     }
     for (std::int64_t row = 0; row < header(rank).num_tiles * kRowTile; ++row) {
@@ -109,8 +114,8 @@ class TableChecker {
     }
   }
 
-  /// Every route that is not dropped has exactly one row, at the owner of its expert: so that the rows pushed by all
-  /// ranks, if each is pushed once, fill each slot once.
+  /// Every route that is not dropped has exactly one row, at the owner of its expert: so that the rows pushed
+  /// by all ranks, if each is pushed once, fill each slot once.
   void map_slots() {
     program_.row_of_slot.resize(program_.dims.size());
     for (std::int32_t p = 0; p < program_.ranks(); ++p) {
@@ -124,7 +129,8 @@ class TableChecker {
         RowAt& at = program_.row_of_slot[p][t.source_slot[row]];
         const std::int64_t expert = q * program_.dims[q].local_experts() + t.tile_expert[row / kRowTile];
         if (at.rank >= 0 || program_.tables[p].topk_experts[t.source_slot[row]] != expert) {
-          return add(q, "has a row, " + to_string(row) + ", for a route that is another row's or another expert's");
+          return add(
+              q, "has a row, " + to_string(row) + ", for a route that is another row's or another expert's");
         }
         at = {q, row};
       }

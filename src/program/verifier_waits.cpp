@@ -46,8 +46,8 @@ void WaitGraph::check_counters(Report& report) const {
       for (std::int64_t c = wait.counter; c < wait.counter + wait.count; ++c) {
         const std::int64_t count = signals(global(node.rank, c)).count();
         if (count == wait.at_least) continue;
-        report.add(Report::Check::counters, describe(node) + " waits for " + to_string(wait.at_least) + " of " +
-                                                describe_counter(program_.dims[node.rank], c) +
+        report.add(Report::Check::counters, describe(node) + " waits for " + to_string(wait.at_least) +
+                                                " of " + describe_counter(program_.dims[node.rank], c) +
                                                 ", which gets " + to_string(count) + " signals in the pass.");
       }
     }
@@ -59,8 +59,9 @@ void WaitGraph::check_counters(Report& report) const {
       const std::int64_t expected = step < program_.steps(rank) ? pushes(rank, step) : 0;
       if (count == expected) continue;
       report.add(Report::Check::counters,
-                 describe_counter(program_.dims[rank], layouts_[rank].at(Counter::step_done, step)) + " gets " +
-                     to_string(count) + " signals, but " + to_string(expected) + " tasks push in that step.");
+                 describe_counter(program_.dims[rank], layouts_[rank].at(Counter::step_done, step)) +
+                     " gets " + to_string(count) + " signals, but " + to_string(expected) +
+                     " tasks push in that step.");
     }
   }
 }
@@ -73,10 +74,9 @@ void WaitGraph::check_waits_deadlock(std::int32_t position, Report& report) cons
       const Signals all = signals(global(node.rank, c));
       const std::int64_t before = std::lower_bound(all.first, all.last, position) - all.first;
       if (before >= wait.at_least) continue;
-      report.add(Report::Check::deadlock,
-                 describe(node) + " waits for " + to_string(wait.at_least) + " of " +
-                     describe_counter(program_.dims[node.rank], c) + ", but only " + to_string(before) +
-                     " signals stand before it in the order.");
+      report.add(Report::Check::deadlock, describe(node) + " waits for " + to_string(wait.at_least) + " of " +
+                                              describe_counter(program_.dims[node.rank], c) + ", but only " +
+                                              to_string(before) + " signals stand before it in the order.");
     }
   }
 }
@@ -88,9 +88,9 @@ void WaitGraph::check_steps_deadlock(std::int32_t position, Report& report) cons
       const Signals all = signals(step_counter(q, step));
       const std::int64_t before = std::lower_bound(all.first, all.last, position) - all.first;
       if (before >= pushes(q, step)) continue;
-      report.add(Report::Check::deadlock,
-                 describe(node) + " waits for step " + to_string(step) + " of rank " + to_string(q) + ", but only " +
-                     to_string(before) + " of its pushes stand before it in the order.");
+      report.add(Report::Check::deadlock, describe(node) + " waits for step " + to_string(step) +
+                                              " of rank " + to_string(q) + ", but only " + to_string(before) +
+                                              " of its pushes stand before it in the order.");
       break;
     }
   }

@@ -9,14 +9,14 @@
 
 namespace mok::program::verifier {
 
-/// Tasks are nodes by position; counters and watermarks stand between signallers and waiters. Only waits order
-/// tasks: two tasks of one rank may run at the same time on different workers, whoever claims first.
+/// Tasks are nodes by position; counters and watermarks stand between signallers and waiters. Only waits
+/// order tasks: two tasks of one rank may run at the same time on different workers, whoever claims first.
 class WaitGraph {
  public:
   explicit WaitGraph(const Program& program);
 
-  /// A wait must ask for all signals that a counter ever gets: less would order it behind nobody in particular,
-  /// more would never come. A step is over when step_done reaches pushes_in_step.
+  /// A wait must ask for all signals that a counter ever gets: less would order it behind nobody in
+  /// particular, more would never come. A step is over when step_done reaches pushes_in_step.
   void check_counters(Report& report) const;
   /// All signals that a task waits for come from tasks that stand before it.
   void check_deadlock(Report& report) const;
@@ -32,7 +32,9 @@ class WaitGraph {
     const std::int32_t* last;
     std::int64_t count() const { return last - first; }
   };
-  std::int64_t global(std::int32_t rank, std::int64_t counter) const { return first_counter_[rank] + counter; }
+  std::int64_t global(std::int32_t rank, std::int64_t counter) const {
+    return first_counter_[rank] + counter;
+  }
   Signals signals(std::int64_t global_counter) const {
     return {signallers_.data() + begin_[global_counter], signallers_.data() + begin_[global_counter + 1]};
   }

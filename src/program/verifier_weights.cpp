@@ -15,7 +15,8 @@ constexpr const char* kMatrixNames[] = {"gate", "up", "down"};
 /// Calls visit(cell) for each square of a task's output tile, until it returns false.
 template <class Visitor>
 void for_each_cell(const Task& task, std::int64_t cell_cols, const Visitor& visit) {
-  for (std::int64_t row = task.out_row_begin; row < task.out_row_begin + task.out_row_count; row += kPartialCols) {
+  for (std::int64_t row = task.out_row_begin; row < task.out_row_begin + task.out_row_count;
+       row += kPartialCols) {
     for (std::int64_t col = task.col_begin; col < task.col_begin + task.col_count; col += kPartialCols) {
       if (!visit(row / kPartialCols * cell_cols + col / kPartialCols)) return;
     }
@@ -87,7 +88,8 @@ void WeightGradients::place(std::int32_t position, Report& report) {
                    to_string(segment.first_tile) + " to " + to_string(segment.end_tile - 1) + ".");
   }
   if (task.opens_sum != segment.opens || task.closes_sum != segment.closes) {
-    report.add(Report::Check::segments, describe(node) + " is wrong about being its expert's first or last segment.");
+    report.add(Report::Check::segments,
+               describe(node) + " is wrong about being its expert's first or last segment.");
   }
   std::vector<std::int32_t>& cells = segment.cells[static_cast<int>(task.matrix)];
   for_each_cell(task, cell_cols(key, task.matrix), [&](std::int64_t cell) {
@@ -109,11 +111,12 @@ void WeightGradients::check(Report& report) {
     for (int m = 0; m < kNumMatrices; ++m) {
       const auto missing = std::count(segment.cells[m].begin(), segment.cells[m].end(), -1);
       if (missing == 0) continue;
-      const std::string expert = key.expert < 0 ? "the shared expert" : "local expert " + to_string(key.expert);
-      report.add(Report::Check::coverage,
-                 "Nobody sums " + to_string(missing * kPartialCols * kPartialCols) + " elements of the gradient of " +
-                     kMatrixNames[m] + " of " + expert + " of rank " + to_string(key.rank) + " over macrobatch " +
-                     to_string(key.macrobatch) + ".");
+      const std::string expert =
+          key.expert < 0 ? "the shared expert" : "local expert " + to_string(key.expert);
+      report.add(Report::Check::coverage, "Nobody sums " + to_string(missing * kPartialCols * kPartialCols) +
+                                              " elements of the gradient of " + kMatrixNames[m] + " of " +
+                                              expert + " of rank " + to_string(key.rank) +
+                                              " over macrobatch " + to_string(key.macrobatch) + ".");
     }
   }
 }
@@ -134,19 +137,21 @@ void WeightGradients::require_cells(const Key& key, std::int32_t position, Requi
   for_each_cell(task, cell_cols(key, task.matrix), [&](std::int64_t cell) {
     const std::int32_t earlier = cells[cell];
     const bool repeated = !out.empty() && out.back().earlier == earlier;
-    if (earlier >= 0 && earlier != position && !repeated) out.push_back({earlier, kind, "carry", key.macrobatch % 2});
+    if (earlier >= 0 && earlier != position && !repeated)
+      out.push_back({earlier, kind, "carry", key.macrobatch % 2});
     return true;
   });
 }
 
-/// Boundary m uses buffer m % 2, so a sum carried over it overwrites the one carried over the boundary that last used
-/// the buffer, which the segment behind that boundary has read.
+/// Boundary m uses buffer m % 2, so a sum carried over it overwrites the one carried over the boundary that
+/// last used the buffer, which the segment behind that boundary has read.
 void WeightGradients::require(std::int32_t position, std::vector<Requirement>& out) const {
   const Node& node = program_.nodes[position];
   if (node.task.op != Op::weight_grad) return;
   const Key key = key_of(node);
   if (!node.task.opens_sum) {
-    require_cells({key.rank, key.expert, key.macrobatch - 1}, position, Requirement::Kind::read_after_write, out);
+    require_cells({key.rank, key.expert, key.macrobatch - 1}, position, Requirement::Kind::read_after_write,
+                  out);
   }
   if (node.task.closes_sum) return;
   for (std::int64_t m = key.macrobatch - 2; m >= 0; m -= 2) {

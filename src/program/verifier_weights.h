@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weight gradients: which segments an expert's sum runs over, which tasks write which elements, and the buffers that
-// carry a sum over a macrobatch boundary.
+// Weight gradients: which segments an expert's sum runs over, which tasks write which elements, and the
+// buffers that carry a sum over a macrobatch boundary.
 #pragma once
 
 #include <compare>
@@ -17,15 +17,16 @@ class WeightGradients {
  public:
   explicit WeightGradients(const Program& program);
 
-  /// The segments of each expert run over its row tiles once, are cut at macrobatch boundaries, and each writes every
-  /// element of each weight's gradient, or of the carry, once; an expert without rows has one segment of zeros.
+  /// The segments of each expert run over its row tiles once, are cut at macrobatch boundaries, and each
+  /// writes every element of each weight's gradient, or of the carry, once; an expert without rows has one
+  /// segment of zeros.
   void check(Report& report);
   /// Appends what must happen before a task on behalf of the carry buffers.
   void require(std::int32_t position, std::vector<Requirement>& out) const;
 
  private:
-  /// Rows of a macrobatch that belong to an expert. `cells[matrix]` tells who writes each square of kPartialCols
-  /// rows and columns: a position, -1 = nobody.
+  /// Rows of a macrobatch that belong to an expert. `cells[matrix]` tells who writes each square of
+  /// kPartialCols rows and columns: a position, -1 = nobody.
   struct Segment {
     std::int64_t first_tile = 0, end_tile = 0;
     bool opens = true, closes = true;

@@ -47,8 +47,8 @@ struct Verdict {
 
   /// The share of elements that equal the rounded result exactly. Not part of the verdict: a sound
   /// implementation comes close to 1 in bf16 tensors, as float sums seldom end on the other side of a
-  /// rounding boundary, while a rounding point too many or too few, which a factor of two can hide, costs a
-  /// third of the elements or more.
+  /// rounding boundary, while a rounding point too many or too few, which a factor of two can hide, costs
+  /// about a third of the elements or more.
   double equal_share = 1.0;
 
   bool pass = true;

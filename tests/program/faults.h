@@ -28,9 +28,10 @@ inline std::vector<TaskAt> all_tasks(const Schedules& schedules, Pass pass) {
   std::vector<TaskAt> tasks;
   for (std::int32_t rank = 0; rank < schedules.shape.ranks; ++rank) {
     for (const Role role : {Role::communication, Role::compute}) {
-      const std::int64_t count = schedules.header(rank).num_tasks[static_cast<int>(pass)][static_cast<int>(role)];
+      const std::int64_t count = num_tasks(schedules.dims[rank], schedules.tables[rank], pass, role);
       for (std::int64_t i = 0; i < count; ++i) {
-        tasks.push_back({rank, role, i, decode_task(schedules.dims[rank], schedules.tables[rank], pass, role, i)});
+        tasks.push_back(
+            {rank, role, i, decode_task(schedules.dims[rank], schedules.tables[rank], pass, role, i)});
       }
     }
   }
@@ -39,10 +40,12 @@ inline std::vector<TaskAt> all_tasks(const Schedules& schedules, Pass pass) {
 
 /// Problems when one task is another.
 inline std::vector<std::string> verify_with(const Schedules& schedules, Pass pass, const TaskAt& changed) {
-  return verify(schedules.dims, schedules.tables, pass, [&](std::int32_t rank, Role role, std::int64_t index) {
-    const bool here = rank == changed.rank && role == changed.role && index == changed.index;
-    return here ? changed.task : decode_task(schedules.dims[rank], schedules.tables[rank], pass, role, index);
-  });
+  return verify(schedules.dims, schedules.tables, pass,
+                [&](std::int32_t rank, Role role, std::int64_t index) {
+                  const bool here = rank == changed.rank && role == changed.role && index == changed.index;
+                  return here ? changed.task
+                              : decode_task(schedules.dims[rank], schedules.tables[rank], pass, role, index);
+                });
 }
 
 inline bool mentions(const std::vector<std::string>& problems, const std::string& text) {
@@ -59,13 +62,13 @@ inline Counter kind_of(const Schedules& schedules, std::int32_t rank, std::int64
   return CounterLayout::make(schedules.dims[rank]).kind_of(counter);
 }
 
-/// A group of two ranks on which every kind of wait is needed somewhere: four macrobatches of three row tiles, where
-/// on each rank
+/// A group of two ranks on which every kind of wait is needed somewhere: four macrobatches of three row
+/// tiles, where on each rank
 ///   expert 0 has tiles 0 to 3 and is carried over the first boundary,
 ///   expert 1 has tiles 4 and 5, expert 2 tile 6,
 ///   expert 3 has tiles 7 to 9 and is carried over the third boundary, through the first one's buffer.
-/// The ring places that expert 3's segments take were not expert 0's, so only the waits on behalf of the carry buffers
-/// order these. Expert 4 has no rows.
+/// The ring places that expert 3's segments take were not expert 0's, so only the waits on behalf of the
+/// carry buffers order these. Expert 4 has no rows.
 inline Schedules boundary_schedules(const TileShape& tile = kCpuTiles) {
   Shape shape;
   shape.ranks = 2;

@@ -2,10 +2,10 @@
 // Layouts: fields in their place, none forgotten in the report.
 #include "program/layout.h"
 
-#include <gtest/gtest.h>
-
 #include <string>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 #include "program/counters.h"
 #include "program/routing.h"

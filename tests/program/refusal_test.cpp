@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Schedules that cannot be run: every rank says so, alike, and leaves empty tables.
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 #include "program/routing.h"
 #include "program/schedule.h"
@@ -24,7 +24,7 @@ void expect_empty(const Schedules& schedules) {
     EXPECT_EQ(t.header->num_tokens, schedules.routing.num_tokens[rank]);
     for (int pass = 0; pass < kNumPasses; ++pass) {
       for (int role = 0; role < kNumRoles; ++role) {
-        EXPECT_EQ(t.header->num_tasks[pass][role], 0);
+        EXPECT_EQ(num_tasks(dims, t, static_cast<Pass>(pass), static_cast<Role>(role)), 0);
         EXPECT_EQ(t.header->num_stretches[pass][role], 0);
       }
     }
@@ -65,6 +65,20 @@ TEST(Refusal, OverflowIsDecidedAlike) {
   expect_empty(schedules);
 }
 
+TEST(Refusal, NamesTheFullestRank) {
+  const Shape shape = four_ranks();  // 400 rows are too many
+  Routing routing = make_routing(shape, RoutingKind::all_dropped, 1);
+  std::fill_n(routing.ids.begin(), 401, 1);        // rank 0
+  std::fill_n(routing.ids.begin() + 401, 399, 6);  // rank 3
+  EXPECT_EQ(Schedules(shape, routing).header(1).refusal_rank, 0);
+  std::fill_n(routing.ids.begin(), 300, -1);
+  std::fill_n(routing.ids.begin() + 300, 50, 7);
+  const Schedules schedules(shape, routing);
+  EXPECT_EQ(schedules.header(1).refusal_rank, 3);
+  EXPECT_EQ(schedules.header(1).refusal_expert, 6);
+  EXPECT_EQ(schedules.header(1).refusal_rows, 449);
+}
+
 TEST(Refusal, CapacityIsReachedExactly) {
   const Shape shape = four_ranks();
   Routing routing = make_routing(shape, RoutingKind::all_dropped, 1);
@@ -81,8 +95,8 @@ TEST(Refusal, CapacityIsReachedExactly) {
 }
 
 TEST(Refusal, IdsOutOfRangeAreNamed) {
-  for (const std::int32_t id : {8, -2, std::numeric_limits<std::int32_t>::min(),
-                                std::numeric_limits<std::int32_t>::max()}) {
+  for (const std::int32_t id :
+       {8, -2, std::numeric_limits<std::int32_t>::min(), std::numeric_limits<std::int32_t>::max()}) {
     const Shape shape = four_ranks();
     Routing routing = make_routing(shape, RoutingKind::uniform, 1);
     routing.ids[(2 * 100 + 17) * 2 + 1] = id;

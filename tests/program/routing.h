@@ -56,22 +56,22 @@ inline constexpr TileShape kGpuTiles{128, 256, 256, 256, 128, 256};
 
 inline std::ostream& operator<<(std::ostream& out, const Shape& s) {
   return out << "R=" << s.ranks << " K=" << s.topk << " E=" << s.experts << " Tmax=" << s.max_tokens
-             << " H=" << s.hidden << " I=" << s.intermediate << " Is=" << s.shared << " minibatch=" << s.minibatch
-             << " macrobatch=" << s.macrobatch << " multiplier=" << s.multiplier
-             << " down_cols=" << s.tile.down_cols;
+             << " H=" << s.hidden << " I=" << s.intermediate << " Is=" << s.shared
+             << " minibatch=" << s.minibatch << " macrobatch=" << s.macrobatch
+             << " multiplier=" << s.multiplier << " down_cols=" << s.tile.down_cols;
 }
 
 enum class RoutingKind {
-  uniform,     ///< any expert
-  skewed,      ///< expert e twice as likely as e + 1
-  one_expert,  ///< all routes to one expert
+  uniform,      ///< any expert
+  skewed,       ///< expert e twice as likely as e + 1
+  one_expert,   ///< all routes to one expert
   few_experts,  ///< most experts have no rows
-  dropped,     ///< every other route dropped, some tokens without any
+  dropped,      ///< every other route dropped, some tokens without any
   all_dropped
 };
-inline constexpr RoutingKind kRoutingKinds[] = {RoutingKind::uniform,     RoutingKind::skewed,
-                                                RoutingKind::one_expert,  RoutingKind::few_experts,
-                                                RoutingKind::dropped,     RoutingKind::all_dropped};
+inline constexpr RoutingKind kRoutingKinds[] = {RoutingKind::uniform,    RoutingKind::skewed,
+                                                RoutingKind::one_expert, RoutingKind::few_experts,
+                                                RoutingKind::dropped,    RoutingKind::all_dropped};
 
 /// Expert ids of all ranks.
 struct Routing {
@@ -95,7 +95,8 @@ class Random {
   std::mt19937_64 engine_;
 };
 
-inline std::int32_t random_expert(const Shape& shape, RoutingKind kind, std::int64_t favourite, Random& random) {
+inline std::int32_t random_expert(const Shape& shape, RoutingKind kind, std::int64_t favourite,
+                                  Random& random) {
   const std::int64_t last = shape.experts - 1;
   switch (kind) {
     case RoutingKind::uniform:
@@ -135,7 +136,8 @@ inline Routing make_routing(const Shape& shape, RoutingKind kind, std::uint64_t 
   return routing;
 }
 
-/// The schedules of all ranks, and the memory that they stand in, full of `poison` bytes before they are built.
+/// The schedules of all ranks, and the memory that they stand in, full of `poison` bytes before they are
+/// built.
 class Schedules {
  public:
   Schedules(const Shape& of_shape, Routing of_routing, int poison = 0xa5)

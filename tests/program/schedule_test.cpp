@@ -2,12 +2,12 @@
 // The tables of rows and tokens against an expectation written down by brute force.
 #include "program/schedule.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <tuple>
 #include <utility>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 #include "program/routing.h"
 
@@ -148,7 +148,8 @@ void expect_token_order(const Schedules& schedules, int rank, Pass pass) {
   EXPECT_EQ(table(order, tokens), expected);
   const std::int64_t steps = schedules.header(rank).max_steps;
   for (std::int64_t i = 0; i <= steps; ++i) {
-    const std::int64_t ready = std::count_if(needs.begin(), needs.end(), [&](std::int64_t n) { return n <= i; });
+    const std::int64_t ready =
+        std::count_if(needs.begin(), needs.end(), [&](std::int64_t n) { return n <= i; });
     // The last step takes the rest; tokens without routes wait for the first place where sums stand.
     const std::int64_t groups = i == steps ? ceil_div<std::int64_t>(tokens, 32) : i == 0 ? 0 : ready / 32;
     EXPECT_EQ(groups_after[i], groups) << "after " << i << " steps";
@@ -214,7 +215,8 @@ TEST(Schedule, RanksWithoutTokens) {
 TEST(Schedule, ExpertsWithoutRows) {
   const Shape shape = small_shape(2, 2, 12, 200);
   Routing routing = make_routing(shape, RoutingKind::uniform, 1);
-  for (std::int32_t& id : routing.ids) id = id % 3 == 0 ? 4 : id % 3 == 1 ? 7 : 10;  // the first and last have none
+  for (std::int32_t& id : routing.ids)
+    id = id % 3 == 0 ? 4 : id % 3 == 1 ? 7 : 10;  // the first and last have none
   const Schedules schedules(shape, routing);
   expect_schedule(schedules);
   for (const int rank : {0, 1}) EXPECT_EQ(schedules.tables[rank].rows_per_expert[0], 0);

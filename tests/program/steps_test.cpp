@@ -2,10 +2,10 @@
 // Order of minibatches, and the mixing of a stretch's parts.
 #include "program/steps.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 #include "program/task.h"
 
@@ -62,11 +62,21 @@ TEST(Steps, BackwardRunsAlongTheRowsAndRecomputeStopsAtTheRing) {
   EXPECT_EQ(make_steps(0, 2, 2, Pass::recompute).count(), 0);
 }
 
-Stretch stretch_of(const std::vector<std::int32_t>& counts) {
+/// A stretch of up to three ops that makes `counts` tasks, some of its units making several.
+struct Mix {
   Stretch stretch;
-  for (const std::int32_t count : counts) stretch.parts[stretch.num_parts++] = {Op::dx, 0, 0, count};
-  return stretch;
-}
+  TasksPerUnit tasks;
+
+  explicit Mix(const std::vector<std::int32_t>& counts) {
+    constexpr Op kOps[] = {Op::dhidden, Op::dx, Op::weight_grad};
+    for (const std::int32_t count : counts) {
+      const Op op = kOps[stretch.num_parts];
+      const std::int32_t units = count % 3 == 0 ? count / 3 : count;
+      tasks.of[static_cast<int>(op)] = units > 0 ? count / units : 1;
+      stretch.parts[stretch.num_parts++] = {op, 0, 0, units};
+    }
+  }
+};
 
 TEST(PickPart, MixesEveryIndexOnceAndInOrder) {
   std::vector<std::vector<std::int32_t>> mixes = {{1}, {500}};
@@ -77,12 +87,12 @@ TEST(PickPart, MixesEveryIndexOnceAndInOrder) {
     }
   }
   for (const auto& counts : mixes) {
-    const Stretch stretch = stretch_of(counts);
+    const Mix mix(counts);
     std::vector<std::int64_t> next(counts.size(), 0);
-    for (std::int64_t i = 0; i < stretch.count(); ++i) {
-      const detail::PartAt at = detail::pick_part(stretch, i);
+    for (std::int64_t i = 0; i < mix.tasks.in(mix.stretch); ++i) {
+      const detail::PartAt at = detail::pick_part(mix.stretch, mix.tasks, i);
       ASSERT_GE(at.part, 0);
-      ASSERT_LT(at.part, stretch.num_parts);
+      ASSERT_LT(at.part, mix.stretch.num_parts);
       ASSERT_EQ(at.index, next[at.part]) << "at " << i;
       ++next[at.part];
     }
@@ -90,11 +100,21 @@ TEST(PickPart, MixesEveryIndexOnceAndInOrder) {
   }
 }
 
-TEST(PickPart, MixesInProportion) {
-  const Stretch stretch = stretch_of({100, 200, 300});
+TEST(PickPart, SkipsAnOpThatTheLayerDoesNotHave) {
+  Mix mix({5, 7, 11});
+  mix.tasks.of[static_cast<int>(Op::dx)] = 0;
   std::vector<std::int64_t> seen(3, 0);
-  for (std::int64_t i = 0; i < stretch.count(); ++i) {
-    ++seen[detail::pick_part(stretch, i).part];
+  for (std::int64_t i = 0; i < mix.tasks.in(mix.stretch); ++i) {
+    ++seen[detail::pick_part(mix.stretch, mix.tasks, i).part];
+  }
+  EXPECT_EQ(seen, (std::vector<std::int64_t>{5, 0, 11}));
+}
+
+TEST(PickPart, MixesInProportion) {
+  const Mix mix({100, 200, 300});
+  std::vector<std::int64_t> seen(3, 0);
+  for (std::int64_t i = 0; i < mix.tasks.in(mix.stretch); ++i) {
+    ++seen[detail::pick_part(mix.stretch, mix.tasks, i).part];
     for (int part = 0; part < 3; ++part) {
       const double fair = static_cast<double>((i + 1) * (part + 1)) / 6.0;
       EXPECT_NEAR(static_cast<double>(seen[part]), fair, 2.0) << "after " << i + 1 << " tasks";

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Faults in tasks, in their order and in the tables, planted one by one: the verifier must see each of them.
-#include <gtest/gtest.h>
-
 #include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 #include "program/faults.h"
 
@@ -16,7 +16,9 @@ constexpr Pass kPasses[] = {Pass::forward, Pass::backward, Pass::recompute};
 
 class TaskFaults : public testing::Test {
  protected:
-  std::vector<std::string> problems(Pass pass) const { return verify(schedules_.dims, schedules_.tables, pass); }
+  std::vector<std::string> problems(Pass pass) const {
+    return verify(schedules_.dims, schedules_.tables, pass);
+  }
   ScheduleHeader& header(int rank) { return *schedules_.tables[rank].header; }
   Stretch* stretches(int rank, Pass pass, Role role) {
     return schedules_.tables[rank].stretches[static_cast<int>(pass)][static_cast<int>(role)];
@@ -29,7 +31,8 @@ class TaskFaults : public testing::Test {
 };
 
 bool names_a_gap(const std::vector<std::string>& problems) {
-  return mentions(problems, "Nobody writes") || mentions(problems, "Nobody sums") || mentions(problems, "summed 0");
+  return mentions(problems, "Nobody writes") || mentions(problems, "Nobody sums") ||
+         mentions(problems, "summed 0");
 }
 
 bool names_a_repetition(const std::vector<std::string>& problems) {
@@ -118,7 +121,8 @@ TEST_F(TaskFaults, AWrongPlaceInTheRingIsFound) {
       TaskAt changed = at;
       changed.task.ring_row = at.task.ring_row == 0 ? kRowTile : 0;
       if (in_ring) {
-        EXPECT_TRUE(mentions(verify_with(schedules_, pass, changed), "place in the ring")) << name(at.task.op);
+        EXPECT_TRUE(mentions(verify_with(schedules_, pass, changed), "place in the ring"))
+            << name(at.task.op);
       }
     }
   }
@@ -197,12 +201,23 @@ TEST_F(TaskFaults, SwappedStretchesAreFound) {
   EXPECT_TRUE(problems(Pass::forward).empty());
 }
 
-TEST_F(TaskFaults, WrongCountsOfTasksAreFound) {
+TEST_F(TaskFaults, WrongCountsAreFound) {
   for (const Pass pass : kPasses) {
-    --header(1).num_tasks[static_cast<int>(pass)][static_cast<int>(Role::compute)];
-    EXPECT_TRUE(mentions(problems(pass), "but its stretches hold"));
-    ++stretches(0, pass, Role::communication)[1].first_task;
-    EXPECT_TRUE(mentions(problems(pass), "tasks stand before it"));
+    Stretch& stretch = stretches(0, pass, Role::communication)[1];
+    --stretch.parts[0].units;
+    EXPECT_FALSE(problems(pass).empty());
+    ++stretch.parts[0].units;
+    // What does not change this layer's indices would change those of another: there is no dx in these lists.
+    for (const Op op : {stretch.parts[0].op, Op::dx}) {
+      ++stretch.units_before[static_cast<int>(op)];
+      EXPECT_TRUE(mentions(problems(pass), std::string("begins at ") + name(op)));
+      --stretch.units_before[static_cast<int>(op)];
+    }
+    std::int32_t& count = header(0).num_stretches[static_cast<int>(pass)][static_cast<int>(Role::compute)];
+    --count;
+    EXPECT_TRUE(names_a_gap(problems(pass)) || mentions(problems(pass), "signals in the pass"));
+    count = 1000;
+    EXPECT_TRUE(mentions(problems(pass), "more than its table holds"));
   }
 }
 

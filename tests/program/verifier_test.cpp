@@ -2,12 +2,12 @@
 // The verifier finds nothing to object to, whatever the shape and the routing.
 #include "program/verifier.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <sstream>
 #include <string>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 #include "program/routing.h"
 
@@ -45,7 +45,7 @@ Shape random_shape(Random& random) {
 }
 
 TEST(Verifier, ProvesRandomShapes) {
-  const int shapes = small_run() ? 40 : 400;
+  const int shapes = small_run() ? 150 : 1500;
   for (int i = 0; i < shapes; ++i) {
     Random random(1000 + i);
     const Shape shape = random_shape(random);
@@ -115,6 +115,27 @@ TEST(Verifier, ProvesRanksWithoutTokens) {
   std::fill(routing.num_tokens.begin(), routing.num_tokens.end(), 0);
   std::fill(routing.ids.begin(), routing.ids.end(), -1);
   expect_proven(Schedules(shape, routing));
+}
+
+/// The stretches count what the routing decides, so a schedule made without any layer serves layers of all
+/// widths.
+TEST(Verifier, ProvesEveryLayerOnOneSchedule) {
+  Shape shape;
+  shape.ranks = 2;
+  shape.experts = 6;
+  shape.max_tokens = 600;
+  shape.macrobatch = 256;
+  shape.hidden = shape.intermediate = 0;
+  Schedules schedules(shape, make_routing(shape, RoutingKind::skewed, 4, true));
+  for (int i = 0; i < 24; ++i) {
+    Random random(i);
+    schedules.shape.hidden = 64 * random.between(1, 6);
+    schedules.shape.intermediate = 64 * random.between(1, 6);
+    schedules.shape.shared = 64 * random.between(0, 4);
+    schedules.shape.tile = random.one_of({kCpuTiles, kGpuTiles});
+    for (int rank = 0; rank < 2; ++rank) schedules.dims[rank] = schedules.shape.dims(rank);
+    expect_proven(schedules);
+  }
 }
 
 TEST(Verifier, AcceptsARefusedSchedule) {

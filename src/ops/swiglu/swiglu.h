@@ -22,9 +22,12 @@ struct SwigluLimit {
     const float low = up < -value ? -value : up;
     return low > value ? value : low;
   }
-  /// Where the clamp lets a gradient through. NaN inputs let it through: the gradient is NaN already.
-  [[nodiscard]] MOK_HOST_DEVICE bool passes_gate(float gate) const { return !(gate > value); }
-  [[nodiscard]] MOK_HOST_DEVICE bool passes_up(float up) const { return !(up < -value) && !(up > value); }
+  /// Where the clamp lets a gradient through. With a limit, NaN is not within it; the output shows it.
+  [[nodiscard]] MOK_HOST_DEVICE bool passes_gate(float gate) const { return is_none() || gate <= value; }
+  [[nodiscard]] MOK_HOST_DEVICE bool passes_up(float up) const { return is_none() || (-value <= up && up <= value); }
+
+ private:
+  [[nodiscard]] MOK_HOST_DEVICE bool is_none() const { return value == std::numeric_limits<float>::infinity(); }
 };
 
 MOK_HOST_DEVICE inline float sigmoid(float x) { return div(1.0f, add(1.0f, exp(-x))); }
