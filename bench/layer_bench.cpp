@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Schedule, forward and backward on the CPU. FLOPs count real routes only: forward 6*T*K*H*I, backward twice that.
-#include <benchmark/benchmark.h>
-
+// Schedule, forward and backward on the CPU. FLOPs count real routes only: forward 6*T*K*H*I, backward twice
+// that.
 #include <algorithm>
 #include <cmath>
 #include <random>
 #include <thread>
 #include <vector>
+
+#include <benchmark/benchmark.h>
 
 #include <mok/mok.h>
 
@@ -75,7 +76,10 @@ class Layer {
   mok::ForwardContext forward(const mok::Schedule& schedule) {
     std::vector<mok::ForwardInput> inputs;
     for (RankTensors& rank : ranks_) {
-      inputs.push_back({tokens(rank.x), choices(rank.router_weights), weights(rank), {},
+      inputs.push_back({tokens(rank.x),
+                        choices(rank.router_weights),
+                        weights(rank),
+                        {},
                         TensorView(rank.out.data(), {sizes_.tokens, sizes_.hidden})});
     }
     return mok::forward(workspace_, schedule, inputs);
@@ -94,7 +98,8 @@ class Layer {
       input.routed = weights(rank);
       input.d_x = TensorView(rank.d_x.data(), {sizes_.tokens, h});
       input.d_router_weights = TensorView(rank.d_router_weights.data(), {sizes_.tokens, sizes_.topk});
-      input.d_routed = {TensorView(rank.d_gate.data(), {local, i, h}), TensorView(rank.d_up.data(), {local, i, h}),
+      input.d_routed = {TensorView(rank.d_gate.data(), {local, i, h}),
+                        TensorView(rank.d_up.data(), {local, i, h}),
                         TensorView(rank.d_down.data(), {local, h, i})};
       inputs.push_back(input);
     }
@@ -138,8 +143,8 @@ Sizes sizes_of(const benchmark::State& state) {
 /// GFLOP/s per core that the pass can use.
 void count_flops(benchmark::State& state, double flops) {
   const double cores = std::max(1u, std::thread::hardware_concurrency());
-  state.counters["GFLOP/s/core"] = benchmark::Counter(flops * 1e-9 / cores, benchmark::Counter::kIsIterationInvariantRate,
-                                                      benchmark::Counter::kIs1000);
+  state.counters["GFLOP/s/core"] = benchmark::Counter(
+      flops * 1e-9 / cores, benchmark::Counter::kIsIterationInvariantRate, benchmark::Counter::kIs1000);
 }
 
 void schedule(benchmark::State& state) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tile GEMM alone: the ceiling of the CPU backend. Operands stay in cache; one thread.
-#include <benchmark/benchmark.h>
-
 #include <memory>
 #include <random>
+
+#include <benchmark/benchmark.h>
 
 #include "cpu/tile_gemm.h"
 
@@ -26,11 +26,12 @@ void tile_gemm(benchmark::State& state, Layout a, Layout b) {
     benchmark::DoNotOptimize(buffer->acc[0][0]);
   }
   const double flops = 2.0 * kTile * kTile * kStep;
-  state.counters["GFLOP/s"] =
-      benchmark::Counter(flops * 1e-9, benchmark::Counter::kIsIterationInvariantRate, benchmark::Counter::kIs1000);
+  state.counters["GFLOP/s"] = benchmark::Counter(flops * 1e-9, benchmark::Counter::kIsIterationInvariantRate,
+                                                 benchmark::Counter::kIs1000);
 }
 
-// What forward (both contiguous along the contraction), the gradients of activations, and those of weights use.
+// What forward (both contiguous along the contraction), the gradients of activations, and those of weights
+// use.
 BENCHMARK_CAPTURE(tile_gemm, forward, Layout::rows_by_step, Layout::rows_by_step);
 BENCHMARK_CAPTURE(tile_gemm, activation_gradient, Layout::rows_by_step, Layout::step_by_rows);
 BENCHMARK_CAPTURE(tile_gemm, weight_gradient, Layout::step_by_rows, Layout::step_by_rows);

@@ -8,8 +8,8 @@
 
 namespace mok {
 
-/// Storage only; arithmetic happens in float. Trivially copyable, so a `bfloat16*` may alias a uint16 buffer of
-/// another library through its bytes.
+/// Storage only; arithmetic happens in float. Trivially copyable, so a `bfloat16*` may alias a uint16 buffer
+/// of another library through its bytes.
 struct bfloat16 {
   std::uint16_t bits = 0;
 };

@@ -17,7 +17,8 @@ struct CpuOptions {
   std::uint64_t timing_seed = 0;
 };
 
-/// Tunables. None of them changes a bit of any result. Out-of-range values are refused when a workspace is made.
+/// Tunables. None of them changes a bit of any result. Out-of-range values are refused when a workspace is
+/// made.
 struct Config {
   /// SMs (CPU: worker threads per rank) that communicate. Unset = chosen for the device. 1..256.
   std::optional<int> fwd_num_comm_sms;
@@ -30,11 +31,13 @@ struct Config {
   /// A rank's tables hold max_tokens * topk * min(R, max(2, ceil(R * multiplier))) routed rows. 1.0 can never
   /// overflow. (0, 1].
   double schedule_capacity_multiplier = 0.5;
-  /// Bytes per copy when expert ids are gathered from peers; the CPU backend gathers by rank. A multiple of 16.
+  /// Bytes per copy when expert ids are gathered from peers; the CPU backend gathers by rank. A multiple
+  /// of 16.
   std::int64_t all_gather_top_experts_chunk_bytes = 2048;
   /// Clamp of gate (from above) and up (both sides) before SwiGLU: a finite number > 0. Unset = none.
   std::optional<float> swiglu_limit;
-  /// Seconds that a pass waits for a peer to arrive (long: peers may be checkpointing or compiling). 0 = for ever.
+  /// Seconds that a pass waits for a peer to arrive (long: peers may be checkpointing or compiling). 0 = for
+  /// ever.
   double arrival_deadline_seconds = 600;
   /// Seconds without any progress on any rank after which a pass gives up. 0 = never.
   double progress_deadline_seconds = 30;

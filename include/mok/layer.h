@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The layer: schedule, forward, backward, recompute.
 //
-// R = ranks, T = tokens of a rank (any number from 0 to max_tokens, its own on every rank), H = hidden, K = topk,
-// E = experts, El = E / R (expert e lives on rank e / El), I = intermediate, Is = shared intermediate. Every function
-// takes one entry per rank, in rank order. All tensors are row-major; activations are contiguous, routed weights and
-// their gradients may have any distance between experts (TensorView::with_expert_stride). The formulas and every
-// rounding point are in docs/numerics.md.
+// R = ranks, T = tokens of a rank (any number from 0 to max_tokens, its own on every rank), H = hidden, K =
+// topk, E = experts, El = E / R (expert e lives on rank e / El), I = intermediate, Is = shared intermediate.
+// Every function takes one entry per rank, in rank order. All tensors are row-major; activations are
+// contiguous, routed weights and their gradients may have any distance between experts
+// (TensorView::with_expert_stride). The formulas and every rounding point are in docs/numerics.md.
 #pragma once
 
 #include <cstdint>
@@ -41,8 +41,8 @@ class Schedule {
   std::shared_ptr<const api::ScheduleState> state_;
 };
 
-/// What forward keeps for backward: x, gate and up of the first macrobatch's rows. Backward never writes it, so it
-/// may run twice; many contexts may be alive on one workspace.
+/// What forward keeps for backward: x, gate and up of the first macrobatch's rows. Backward never writes it,
+/// so it may run twice; many contexts may be alive on one workspace.
 class ForwardContext {
  public:
   explicit ForwardContext(std::shared_ptr<const api::ContextState> state) : state_(std::move(state)) {}
@@ -59,8 +59,8 @@ struct ExpertWeights {
   ConstTensorView gate, up, down;
 };
 
-/// Gradients in the shapes of the weights. bf16: overwritten, an expert with no rows gets zeros. f32: a main_grad,
-/// the gradient is added to it once, an expert with no rows leaves it untouched.
+/// Gradients in the shapes of the weights. bf16: overwritten, an expert with no rows gets zeros. f32: a
+/// main_grad, the gradient is added to it once, an expert with no rows leaves it untouched.
 struct WeightGradients {
   TensorView gate, up, down;
 };
@@ -69,8 +69,8 @@ struct ForwardInput {
   ConstTensorView x;               ///< bf16 [T,H]
   ConstTensorView router_weights;  ///< f32 [T,K]; any sign
   ExpertWeights routed;
-  ExpertWeights shared;            ///< undefined views = no shared expert
-  TensorView out;                  ///< bf16 [T,H], written
+  ExpertWeights shared;  ///< undefined views = no shared expert
+  TensorView out;        ///< bf16 [T,H], written
 };
 
 struct RecomputeInput {
@@ -85,10 +85,10 @@ struct BackwardInput {
   ConstTensorView router_weights;  ///< f32 [T,K], as in forward
   ExpertWeights routed;
   ExpertWeights shared;
-  TensorView d_x;                  ///< bf16 [T,H], written
-  TensorView d_router_weights;     ///< f32 [T,K], written; 0 for dropped routes
+  TensorView d_x;               ///< bf16 [T,H], written
+  TensorView d_router_weights;  ///< f32 [T,K], written; 0 for dropped routes
   WeightGradients d_routed;
-  WeightGradients d_shared;        ///< sums over this rank's tokens; reducing over ranks is the caller's
+  WeightGradients d_shared;  ///< sums over this rank's tokens; reducing over ranks is the caller's
 };
 
 struct PassOptions {
@@ -98,10 +98,9 @@ struct PassOptions {
   bool staged = false;
 };
 
-/// \param topk_experts one view per rank: int32 or int64 [T,K]; -1 = dropped route, else 0 <= id < num_experts.
-/// More rows than a rank can hold, or an id out of range, makes the schedule unusable on every rank: passes then
-/// write NaN and Workspace::check() throws RoutingError.
-/// \throws InvalidArgument
+/// \param topk_experts one view per rank: int32 or int64 [T,K]; -1 = dropped route, else 0 <= id <
+/// num_experts. More rows than a rank can hold, or an id out of range, makes the schedule unusable on every
+/// rank: passes then write NaN and Workspace::check() throws RoutingError. \throws InvalidArgument
 [[nodiscard]] Schedule build_schedule(Workspace& workspace, std::span<const ConstTensorView> topk_experts,
                                       int num_experts);
 

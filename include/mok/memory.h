@@ -16,8 +16,8 @@ struct BufferBytes {
   std::int64_t bytes = 0;
 };
 
-/// Bytes per rank. `symmetric` and `local` belong to the workspace; each schedule and each forward context that is
-/// alive adds its own.
+/// Bytes per rank. `symmetric` and `local` belong to the workspace; each schedule and each forward context
+/// that is alive adds its own.
 struct MemoryReport {
   std::vector<BufferBytes> symmetric;
   std::vector<BufferBytes> local;
@@ -31,6 +31,7 @@ struct MemoryReport {
 
 /// The bytes that a workspace, a schedule and a context will take, before anything is allocated.
 /// \throws InvalidArgument as Workspace does.
-[[nodiscard]] MemoryReport nbytes_for(const Config& config, const WorkspaceOptions& options, const LayerShape& layer);
+[[nodiscard]] MemoryReport nbytes_for(const Config& config, const WorkspaceOptions& options,
+                                      const LayerShape& layer);
 
 }  // namespace mok

@@ -56,7 +56,7 @@ struct BasicTensorView {
 
   /// A contiguous row-major tensor at `elements`.
   template <class T>
-    requires std::is_convertible_v<T*, Void*>
+  requires std::is_convertible_v<T*, Void*>
   constexpr BasicTensorView(T* elements, std::initializer_list<std::int64_t> sizes, Device where = {})
       : data(elements),
         dtype(detail::dtype_of<std::remove_const_t<T>>()),
@@ -74,8 +74,8 @@ struct BasicTensorView {
 
   /// A writable view converts to a read-only one.
   template <class Other>
-    requires(std::is_const_v<Void> && !std::is_const_v<Other>)
-  constexpr BasicTensorView(const BasicTensorView<Other>& other)  // NOLINT(google-explicit-constructor)
+  requires(std::is_const_v<Void> && !std::is_const_v<Other>) constexpr BasicTensorView(
+      const BasicTensorView<Other>& other)  // NOLINT(google-explicit-constructor)
       : data(other.data),
         dtype(other.dtype),
         dims(other.dims),

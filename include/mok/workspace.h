@@ -15,8 +15,8 @@ namespace api {
 struct WorkspaceState;
 }
 
-/// Buffers, counters and flags of one expert-parallel group. Passes of one workspace run one after the other; using
-/// it from two threads at once is an error that is reported, not a race. Movable, not copyable.
+/// Buffers, counters and flags of one expert-parallel group. Passes of one workspace run one after the other;
+/// using it from two threads at once is an error that is reported, not a race. Movable, not copyable.
 class Workspace {
  public:
   /// \throws InvalidArgument naming the option, its value and what would do.
@@ -40,8 +40,8 @@ class Workspace {
   /// \throws RoutingError, DeadlineExceeded when the last schedule or pass failed. May synchronise.
   void check() const;
 
-  /// After DeadlineExceeded: clears flags, counters and the abort word on every rank. Schedules and contexts made
-  /// before stay valid.
+  /// After DeadlineExceeded: clears flags, counters and the abort word on every rank. Schedules and contexts
+  /// made before stay valid.
   void reset();
 
   [[nodiscard]] api::WorkspaceState& state() const;  ///< for the library's own functions

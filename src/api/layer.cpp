@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <mok/layer.h>
-
 #include <algorithm>
 #include <limits>
 #include <vector>
 
 #include <mok/error.h>
+#include <mok/layer.h>
 
 #include "api/bind.h"
 #include "api/state.h"
@@ -25,7 +24,8 @@ void poison(const TensorView& tensor) {
   if (!tensor.defined()) return;
   const bool per_expert = tensor.dims == 3;
   const std::int64_t experts = per_expert ? tensor.shape[0] : 1;
-  const std::int64_t elements = per_expert ? tensor.shape[1] * tensor.shape[2] : tensor.shape[0] * tensor.shape[1];
+  const std::int64_t elements =
+      per_expert ? tensor.shape[1] * tensor.shape[2] : tensor.shape[0] * tensor.shape[1];
   for (std::int64_t e = 0; e < experts; ++e) {
     const std::int64_t offset = per_expert ? e * tensor.stride[0] : 0;
     if (tensor.dtype == DType::f32) {
@@ -119,7 +119,8 @@ ForwardContext recompute_forward_context(Workspace& workspace, const Schedule& s
       api::make_context(state, schedule.state(), layer, api::swiglu_limit(state.config, options));
 
   cpu::Launch launch = api::bind_pass(state, schedule.state(), *context, program::Pass::recompute);
-  for (std::size_t rank = 0; rank < inputs.size(); ++rank) bind_forward(inputs[rank], launch.ranks[rank].view);
+  for (std::size_t rank = 0; rank < inputs.size(); ++rank)
+    bind_forward(inputs[rank], launch.ranks[rank].view);
   api::run_pass(state, state.local(layer), launch, options.staged, [] {});
   return ForwardContext(context);
 }
@@ -140,7 +141,8 @@ void backward(Workspace& workspace, const Schedule& schedule, const ForwardConte
     api::check_rows(schedule.state(), rank, "grad_output", input.grad_output, DType::bf16, hidden);
     api::check_rows(schedule.state(), rank, "router_weights", input.router_weights, DType::f32, topk);
     api::check_rows(schedule.state(), rank, "d_x", input.d_x, DType::bf16, hidden, true);
-    api::check_rows(schedule.state(), rank, "d_router_weights", input.d_router_weights, DType::f32, topk, true);
+    api::check_rows(schedule.state(), rank, "d_router_weights", input.d_router_weights, DType::f32, topk,
+                    true);
     api::check_gradients(name + "d_routed", input.d_routed, layer, state.options, false);
     if (layer.shared_intermediate_size > 0) {
       api::check_gradients(name + "d_shared", input.d_shared, layer, state.options, true);

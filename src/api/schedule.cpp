@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include <fmt/format.h>
+
 #include <mok/error.h>
 #include <mok/layer.h>
 
@@ -16,7 +17,8 @@ namespace {
 using api::ScheduleState;
 using api::WorkspaceState;
 
-std::vector<std::int64_t> check_ids(const WorkspaceState& workspace, std::span<const ConstTensorView> topk_experts) {
+std::vector<std::int64_t> check_ids(const WorkspaceState& workspace,
+                                    std::span<const ConstTensorView> topk_experts) {
   api::check_entry_count("topk_experts", topk_experts.size(), workspace.options);
   std::vector<std::int64_t> tokens;
   for (std::size_t rank = 0; rank < topk_experts.size(); ++rank) {
@@ -27,8 +29,8 @@ std::vector<std::int64_t> check_ids(const WorkspaceState& workspace, std::span<c
     api::check_tensor(name, ids, {dtype, {{"T", count}, {"K", workspace.options.topk}}});
     if (count > workspace.options.max_tokens) {
       throw InvalidArgument(fmt::format(
-          "{} has {} tokens; it must have at most {}, the max_tokens that the workspace was made for", name, count,
-          workspace.options.max_tokens));
+          "{} has {} tokens; it must have at most {}, the max_tokens that the workspace was made for", name,
+          count, workspace.options.max_tokens));
     }
     tokens.push_back(count);
   }
@@ -76,7 +78,8 @@ std::span<const std::int32_t> Schedule::source_slot(int rank) const {
   return {state_->tables.at(r).source_slot, static_cast<std::size_t>(state_->dims[r].capacity_rows())};
 }
 
-Schedule build_schedule(Workspace& workspace, std::span<const ConstTensorView> topk_experts, int num_experts) {
+Schedule build_schedule(Workspace& workspace, std::span<const ConstTensorView> topk_experts,
+                        int num_experts) {
   WorkspaceState& state = workspace.state();
   const api::InUse guard(state, "build_schedule");
   api::check_usable(state);

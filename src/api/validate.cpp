@@ -3,9 +3,11 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+
 #include <mok/error.h>
 
 namespace mok::api {
@@ -23,6 +25,7 @@ constexpr int kMaxRanks = 1024;
 constexpr int kMaxExperts = 1 << 16;
 constexpr int kMaxTopk = 1024;
 constexpr int kMaxWorkers = 256;
+constexpr std::int64_t kMaxElements = std::int64_t{1} << 60;
 
 void check_width(const char* name, std::int64_t value) {
   if (value <= 0 || value % 64 != 0 || value > kMaxWidth) {
@@ -55,19 +58,85 @@ const char* name_of(DType dtype) {
   return "unknown";
 }
 
-template <class Void>
-std::vector<std::int64_t> shape_of(const BasicTensorView<Void>& tensor) {
-  return {tensor.shape.begin(), tensor.shape.begin() + tensor.dims};
+std::int64_t size_of(DType dtype) {
+  switch (dtype) {
+    case DType::bf16:
+      return 2;
+    case DType::i64:
+      return 8;
+    default:
+      return 4;
+  }
 }
 
+std::string shape_of(const ConstTensorView& tensor) {
+  return fmt::format("[{}]", fmt::join(tensor.shape.begin(), tensor.shape.begin() + tensor.dims, ","));
+}
+
+/// "[T,H]"
+std::string letters_of(const std::vector<Dim>& shape) {
+  std::vector<std::string> letters;
+  for (const Dim& dim : shape) letters.emplace_back(dim.letter);
+  return fmt::format("[{}]", fmt::join(letters, ","));
+}
+
+/// "[T,H] = [5,64]"
 std::string describe(const std::vector<Dim>& shape) {
   std::vector<std::int64_t> sizes;
-  std::vector<std::string> letters;
-  for (const Dim& dim : shape) {
-    sizes.push_back(dim.size);
-    letters.emplace_back(dim.letter);
+  for (const Dim& dim : shape) sizes.push_back(dim.size);
+  return fmt::format("{} = [{}]", letters_of(shape), fmt::join(sizes, ","));
+}
+
+/// "none" for no limit.
+std::string describe(ops::SwigluLimit limit) {
+  return std::isinf(limit.value) ? "none" : fmt::format("{}", limit.value);
+}
+
+/// The number and sizes of dimensions; returns the number of elements. Sizes of the rule that were taken from
+/// the tensor itself may be anything.
+std::int64_t check_shape(const std::string& name, const ConstTensorView& tensor, const TensorRule& rule) {
+  if (tensor.dims != static_cast<int>(rule.shape.size())) {
+    refuse("{} has {} dimensions; it must have {}: {}", name, tensor.dims, rule.shape.size(),
+           letters_of(rule.shape));
   }
-  return fmt::format("[{}] = [{}]", fmt::join(letters, ","), fmt::join(sizes, ","));
+  std::int64_t elements = 1;
+  for (std::size_t d = 0; d < rule.shape.size(); ++d) {
+    const std::int64_t size = tensor.shape[d];
+    if (size < 0) refuse("{} has shape {}; every size must be at least 0", name, shape_of(tensor));
+    if (size != rule.shape[d].size) {
+      refuse("{} has shape {}; it must be {}", name, shape_of(tensor), describe(rule.shape));
+    }
+    if (size > 0 && elements > kMaxElements / size) {
+      refuse("{} has shape {}; it must have at most {} elements", name, shape_of(tensor), kMaxElements);
+    }
+    elements *= size;
+  }
+  return elements;
+}
+
+void check_strides(const std::string& name, const ConstTensorView& tensor, const TensorRule& rule) {
+  std::int64_t elements = 1;
+  for (std::size_t d = rule.shape.size(); d-- > 0;) {
+    const std::int64_t size = tensor.shape[d];
+    const std::int64_t stride = tensor.stride[d];
+    if (size <= 1) continue;
+    if (!rule.strided_experts || d > 0) {
+      if (stride != elements) {
+        refuse("{} has stride {} in dimension {}; it must be contiguous there (stride {})", name, stride, d,
+               elements);
+      }
+    } else {
+      const std::int64_t least = rule.writable ? elements : 0;
+      if (stride < least) {
+        refuse("{} has {} elements from expert to expert; it must have at least {}", name, stride, least);
+      }
+      if (stride > kMaxElements / size) {
+        refuse("{} has {} elements from expert to expert; it must have at most {}", name, stride,
+               kMaxElements / size);
+      }
+    }
+    elements *= size;
+  }
 }
 
 }  // namespace
@@ -78,8 +147,8 @@ void check_config(const Config& config) {
   check_range("cpu.num_compute_workers", config.cpu.num_compute_workers, 0, kMaxWorkers);
   if (config.minibatch_size < program::kRowTile || config.minibatch_size % program::kRowTile != 0 ||
       config.minibatch_size > kMaxInt32) {
-    refuse("minibatch_size is {}; it must be a positive multiple of {} that fits 31 bits", config.minibatch_size,
-           program::kRowTile);
+    refuse("minibatch_size is {}; it must be a positive multiple of {} that fits 31 bits",
+           config.minibatch_size, program::kRowTile);
   }
   if (config.macrobatch_size < config.minibatch_size || config.macrobatch_size % config.minibatch_size != 0 ||
       config.macrobatch_size > kMaxInt32) {
@@ -87,8 +156,9 @@ void check_config(const Config& config) {
            config.macrobatch_size, config.minibatch_size);
   }
   if (!(config.schedule_capacity_multiplier > 0) || config.schedule_capacity_multiplier > 1) {
-    refuse("schedule_capacity_multiplier is {}; it must be greater than 0 and at most 1 (1 can never overflow)",
-           config.schedule_capacity_multiplier);
+    refuse(
+        "schedule_capacity_multiplier is {}; it must be greater than 0 and at most 1 (1 can never overflow)",
+        config.schedule_capacity_multiplier);
   }
   const std::int64_t chunk = config.all_gather_top_experts_chunk_bytes;
   if (chunk < 16 || chunk % 16 != 0) {
@@ -103,7 +173,14 @@ void check_workspace_options(const WorkspaceOptions& options) {
   check_range("ranks", options.ranks, 1, kMaxRanks);
   check_range("topk", options.topk, 1, kMaxTopk);
   check_width("hidden_size", options.hidden_size);
-  check_range<std::int64_t>("max_tokens", options.max_tokens, 1, kMaxInt32 / options.topk);
+  // Rows are counted in 32 bits, and one rank may get the routes of all.
+  check_range<std::int64_t>("max_tokens", options.max_tokens, 1, kMaxInt32 / (options.topk * options.ranks));
+  // Row numbers, and so capacities, fit 31 bits.
+  const std::int64_t rows = options.max_tokens * options.topk * options.ranks;
+  if (rows > kMaxInt32) {
+    refuse("max_tokens * topk * ranks is {} * {} * {} = {} rows; it must be at most {}", options.max_tokens,
+           options.topk, options.ranks, rows, kMaxInt32);
+  }
   if (options.device.type != DeviceType::cpu) {
     refuse("device is cuda:{}; this build has the CPU backend only, so it must be cpu", options.device.index);
   }
@@ -116,40 +193,35 @@ void check_layer(const LayerShape& layer, const WorkspaceOptions& options) {
            layer.num_experts, options.ranks);
   }
   if (options.topk > layer.num_experts) {
-    refuse("topk is {}; it must be at most num_experts ({}), for a token goes to different experts", options.topk,
-           layer.num_experts);
+    refuse("topk is {}; it must be at most num_experts ({}), for a token goes to different experts",
+           options.topk, layer.num_experts);
   }
   check_width("intermediate_size", layer.intermediate_size);
-  if (layer.shared_intermediate_size != 0) check_width("shared_intermediate_size", layer.shared_intermediate_size);
+  if (layer.shared_intermediate_size != 0)
+    check_width("shared_intermediate_size", layer.shared_intermediate_size);
 }
 
 void check_tensor(const std::string& name, const ConstTensorView& tensor, const TensorRule& rule) {
-  if (!tensor.defined()) refuse("{} is missing; it must be a {} tensor {}", name, name_of(rule.dtype), describe(rule.shape));
+  if (!tensor.defined()) {
+    refuse("{} is missing; it must be a tensor {} of {}", name, letters_of(rule.shape), name_of(rule.dtype));
+  }
   if (tensor.dtype != rule.dtype) {
     refuse("{} is {}; it must be {}", name, name_of(tensor.dtype), name_of(rule.dtype));
   }
   if (tensor.device.type != DeviceType::cpu) {
     refuse("{} is on cuda:{}; it must be on the CPU, where its workspace is", name, tensor.device.index);
   }
-  bool same = tensor.dims == static_cast<int>(rule.shape.size());
-  for (std::size_t d = 0; same && d < rule.shape.size(); ++d) same = tensor.shape[d] == rule.shape[d].size;
-  if (!same) {
-    refuse("{} has shape [{}]; it must be {}", name, fmt::join(shape_of(tensor), ","), describe(rule.shape));
+  const std::int64_t elements = check_shape(name, tensor, rule);
+  if (elements == 0) return;
+  check_strides(name, tensor, rule);
+  if (tensor.data == nullptr) {
+    refuse("{} has no data (a null pointer); it must hold {} elements", name, elements);
   }
-  std::int64_t elements = 1;
-  for (std::size_t d = rule.shape.size(); d-- > 0;) {
-    const std::int64_t size = rule.shape[d].size;
-    const bool is_expert = rule.strided_experts && d == 0;
-    if (size > 1 && !is_expert && tensor.stride[d] != elements) {
-      refuse("{} has stride {} in dimension {}; it must be contiguous there (stride {})", name, tensor.stride[d], d,
-             elements);
-    }
-    if (size > 1 && is_expert && (tensor.stride[0] < 0 || (rule.writable && tensor.stride[0] < elements))) {
-      refuse("{} has {} elements from expert to expert; it must be at least {}", name, tensor.stride[0], elements);
-    }
-    elements *= size;
+  const auto address = reinterpret_cast<std::uintptr_t>(tensor.data);
+  if (address % static_cast<std::uintptr_t>(size_of(rule.dtype)) != 0) {
+    refuse("{} begins at address {:#x}; a tensor of {} must begin at a multiple of {}", name, address,
+           name_of(rule.dtype), size_of(rule.dtype));
   }
-  if (elements > 0 && tensor.data == nullptr) refuse("{} has no data (a null pointer); it must hold {} elements", name, elements);
 }
 
 void check_entry_count(const char* name, std::size_t count, const WorkspaceOptions& options) {
@@ -165,19 +237,21 @@ void check_schedule(const WorkspaceState& workspace, const ScheduleState& schedu
   }
 }
 
-void check_context(const WorkspaceState& workspace, const ScheduleState& schedule, const ContextState& context,
-                   const LayerShape& layer, const PassOptions& options) {
+void check_context(const WorkspaceState& workspace, const ScheduleState& schedule,
+                   const ContextState& context, const LayerShape& layer, const PassOptions& options) {
   if (context.workspace_id != workspace.id) {
     refuse("context was made on another workspace (number {}); it must be made on this one (number {})",
            context.workspace_id, workspace.id);
   }
   if (context.schedule_id != schedule.id) {
-    refuse("context was made from another schedule (number {}); it must be made from the one given (number {})",
-           context.schedule_id, schedule.id);
+    refuse(
+        "context was made from another schedule (number {}); it must be made from the one given (number {})",
+        context.schedule_id, schedule.id);
   }
   if (key_of(context.layer) != key_of(layer)) {
     refuse(
-        "context was made for I = {} and shared I = {}; the weights given have I = {} and shared I = {}, which must "
+        "context was made for I = {} and shared I = {}; the weights given have I = {} and shared I = {}, "
+        "which must "
         "be the same",
         context.layer.intermediate_size, context.layer.shared_intermediate_size, layer.intermediate_size,
         layer.shared_intermediate_size);
@@ -185,7 +259,8 @@ void check_context(const WorkspaceState& workspace, const ScheduleState& schedul
   const float limit = swiglu_limit(workspace.config, options).value;
   const bool given = options.swiglu_limit.has_value();
   if (given && limit != context.limit.value) {
-    refuse("swiglu_limit is {}; it must be the forward pass's ({}) or left out", limit, context.limit.value);
+    refuse("swiglu_limit is {}; it must be the forward pass's ({}) or left out", limit,
+           describe(context.limit));
   }
 }
 
@@ -203,32 +278,39 @@ LayerShape check_weights(const WorkspaceState& workspace, const ScheduleState& s
   const WorkspaceOptions& options = workspace.options;
   const std::int64_t hidden = options.hidden_size;
   LayerShape layer{schedule.num_experts, 0, 0};
+  const Dim local{"El", layer.num_experts / options.ranks};
+  const Dim outer{"H", hidden};
+  // The widths of the layer are those of rank 0's first weights; all else is checked against them.
   const ConstTensorView& gate = weights[0].routed->gate;
-  const ConstTensorView& shared_gate = weights[0].shared->gate;
-  if (!gate.defined() || gate.dims != 3) refuse("inputs[0].routed.gate must be a bf16 tensor [El,I,H]");
+  if (gate.dims != 3) check_tensor("inputs[0].routed.gate", gate, {DType::bf16, {local, {"I", 0}, outer}});
   layer.intermediate_size = gate.shape[1];
+  check_width("intermediate_size (rows of inputs[0].routed.gate)", layer.intermediate_size);
+  const ConstTensorView& shared_gate = weights[0].shared->gate;
   if (shared_gate.defined()) {
-    if (shared_gate.dims != 2) refuse("inputs[0].shared.gate must be a bf16 tensor [Is,H]");
+    if (shared_gate.dims != 2)
+      check_tensor("inputs[0].shared.gate", shared_gate, {DType::bf16, {{"Is", 0}, outer}});
     layer.shared_intermediate_size = shared_gate.shape[0];
     check_width("shared_intermediate_size (rows of inputs[0].shared.gate)", layer.shared_intermediate_size);
   }
   check_layer(layer, options);
-  const Dim local{"El", layer.num_experts / options.ranks};
   const Dim inner{"I", layer.intermediate_size};
-  const Dim outer{"H", hidden};
   const Dim shared{"Is", layer.shared_intermediate_size};
   for (std::size_t rank = 0; rank < weights.size(); ++rank) {
     const std::string routed_name = fmt::format("inputs[{}].routed.", rank);
     const ExpertWeights& routed = *weights[rank].routed;
     check_tensor(routed_name + "gate", routed.gate, {DType::bf16, {local, inner, outer}, true});
     check_tensor(routed_name + "up", routed.up, {DType::bf16, {local, inner, outer}, true});
-    if (with_down) check_tensor(routed_name + "down", routed.down, {DType::bf16, {local, outer, inner}, true});
+    if (with_down)
+      check_tensor(routed_name + "down", routed.down, {DType::bf16, {local, outer, inner}, true});
     const ExpertWeights& mine = *weights[rank].shared;
     const std::string shared_name = fmt::format("inputs[{}].shared.", rank);
     if (shared.size == 0) {
-      if (mine.gate.defined() || mine.up.defined() || mine.down.defined()) {
-        refuse("{}* is given but inputs[0].shared.gate is not; a shared expert needs all three weights on every rank",
-               shared_name);
+      for (const auto& [tensor, part] :
+           {std::pair{&mine.gate, "gate"}, {&mine.up, "up"}, {&mine.down, "down"}}) {
+        if (!tensor->defined()) continue;
+        refuse(
+            "{}{} is given but inputs[0].shared.gate is not; a shared expert needs its weights on every rank",
+            shared_name, part);
       }
       continue;
     }
@@ -242,14 +324,21 @@ LayerShape check_weights(const WorkspaceState& workspace, const ScheduleState& s
 void check_rows(const ScheduleState& schedule, int rank, const char* name, const ConstTensorView& tensor,
                 DType dtype, Dim columns, bool writable) {
   const std::string full = fmt::format("inputs[{}].{}", rank, name);
-  check_tensor(full, tensor, {dtype, {{"T of the schedule", schedule.num_tokens(rank)}, columns}, false, writable});
+  check_tensor(full, tensor,
+               {dtype, {{"T of the schedule", schedule.num_tokens(rank)}, columns}, false, writable});
 }
 
 void check_gradients(const std::string& name, const WeightGradients& gradients, const LayerShape& layer,
                      const WorkspaceOptions& options, bool shared) {
   const DType dtype = gradients.gate.dtype;
   if (gradients.gate.defined() && dtype != DType::bf16 && dtype != DType::f32) {
-    refuse("{}.gate is {}; it must be bf16 (fresh gradients) or f32 (a main_grad to add to)", name, name_of(dtype));
+    refuse("{}.gate is {}; it must be bf16 (fresh gradients) or f32 (a main_grad to add to)", name,
+           name_of(dtype));
+  }
+  for (const auto& [tensor, part] : {std::pair{&gradients.up, "up"}, {&gradients.down, "down"}}) {
+    if (!tensor->defined() || !gradients.gate.defined() || tensor->dtype == dtype) continue;
+    refuse("{}.{} is {}; it must be {}, which {}.gate is: the three are all bf16 or all f32", name, part,
+           name_of(tensor->dtype), name_of(dtype), name);
   }
   std::vector<Dim> wide{{"I", layer.intermediate_size}, {"H", options.hidden_size}};
   std::vector<Dim> tall{{"H", options.hidden_size}, {"I", layer.intermediate_size}};

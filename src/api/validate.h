@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checks of what callers bring. Each throws InvalidArgument with a sentence that names the argument, its value
-// and what would do; nothing behind the API checks again.
+// The checks of what callers bring. Each throws InvalidArgument with a sentence that names the argument, its
+// value and what would do; nothing behind the API checks again.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ struct Dim {
   std::int64_t size;
 };
 
-/// dtype, device, shape, contiguity (dimension 0 may have any stride when `strided_experts`), data. Overlapping
-/// experts are refused when `writable`.
+/// dtype, device, shape, contiguity (dimension 0 may have any stride when `strided_experts`), data.
+/// Overlapping experts are refused when `writable`.
 struct TensorRule {
   DType dtype = DType::bf16;
   std::vector<Dim> shape;
@@ -40,8 +40,8 @@ void check_entry_count(const char* name, std::size_t count, const WorkspaceOptio
 /// That the schedule was made on this workspace.
 void check_schedule(const WorkspaceState& workspace, const ScheduleState& schedule);
 /// That the context was made from this schedule, on this workspace, for this layer and limit.
-void check_context(const WorkspaceState& workspace, const ScheduleState& schedule, const ContextState& context,
-                   const LayerShape& layer, const PassOptions& options);
+void check_context(const WorkspaceState& workspace, const ScheduleState& schedule,
+                   const ContextState& context, const LayerShape& layer, const PassOptions& options);
 
 /// The clamp of a pass: the options' if they have one, else the config's.
 ops::SwigluLimit swiglu_limit(const Config& config, const PassOptions& options);

@@ -3,6 +3,7 @@
 #include <thread>
 
 #include <fmt/format.h>
+
 #include <mok/backend.h>
 #include <mok/error.h>
 #include <mok/workspace.h>

@@ -41,7 +41,8 @@ struct BodyTable {
   }
 };
 
-using Bodies = BodyTable<ops::Dispatch, ops::GateUp, ops::Down, ops::DHidden, ops::Dx, ops::WeightGrad, ops::SlotSum>;
+using Bodies =
+    BodyTable<ops::Dispatch, ops::GateUp, ops::Down, ops::DHidden, ops::Dx, ops::WeightGrad, ops::SlotSum>;
 static_assert(Bodies::complete(), "an op has no CPU body, or two");
 
 const std::array<Body, program::kNumOps> kBodies = Bodies::make();

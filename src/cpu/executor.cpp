@@ -22,15 +22,18 @@ using program::Task;
 /// One thread of one rank.
 class Worker {
  public:
-  Worker(const Launch& launch, FailureBox& failures, std::atomic<int>& workers_left, int rank, Role role, int index)
+  Worker(const Launch& launch, FailureBox& failures, std::atomic<int>& workers_left, int rank, Role role,
+         int index)
       : launch_(launch),
         rank_(launch.ranks[static_cast<std::size_t>(rank)]),
         workers_left_(workers_left),
         role_(role),
         index_(index),
         waiter_(launch, failures, rank, role, index),
-        jitter_(launch.settings.timing_seed,
-                static_cast<std::uint64_t>((rank * program::kNumRoles + static_cast<int>(role)) * 1024 + index)) {}
+        jitter_(
+            launch.settings.timing_seed,
+            static_cast<std::uint64_t>((rank * program::kNumRoles + static_cast<int>(role)) * 1024 + index)) {
+  }
 
   void run() {
     if (role_ == Role::communication && index_ == 0) {
@@ -48,8 +51,7 @@ class Worker {
 
   void work() {
     const ops::RankView& view = rank_.view;
-    const std::int64_t tasks =
-        program::num_tasks(view.dims, view.tables, launch_.pass, role_);
+    const std::int64_t tasks = program::num_tasks(view.dims, view.tables, launch_.pass, role_);
     std::atomic_ref<std::uint64_t> tickets(rank_.control.tickets[static_cast<int>(role_)]);
     const auto buffer = std::make_unique<TileBuffer>();
     for (;;) {
@@ -75,9 +77,11 @@ class Worker {
     const program::CounterLayout layout = program::CounterLayout::make(rank_.view.dims);
     for (int w = 0; w < task.num_waits; ++w) {
       const program::Wait& wait = task.waits[w];
-      const WaitSubject subject{program::name(task.op), task.row_tile, program::name(layout.kind_of(wait.counter))};
+      const WaitSubject subject{program::name(task.op), task.row_tile,
+                                program::name(layout.kind_of(wait.counter))};
       for (std::int64_t c = wait.counter; c < wait.counter + wait.count; ++c) {
-        if (!waiter_.wait(rank_.control.counters + c, wait.at_least, subject, DeadlineKind::progress)) return false;
+        if (!waiter_.wait(rank_.control.counters + c, wait.at_least, subject, DeadlineKind::progress))
+          return false;
       }
     }
     return task.peer_steps == 0 || wait_for_pushes(launch_, rank(), task, waiter_);
@@ -86,7 +90,8 @@ class Worker {
   void publish(const Task& task) {
     if (task.signal >= 0) {
       // Release: what the body wrote is behind the count. Waiters acquire the whole sequence of counts.
-      std::atomic_ref<std::uint32_t>(rank_.control.counters[task.signal]).fetch_add(1, std::memory_order_release);
+      std::atomic_ref<std::uint32_t>(rank_.control.counters[task.signal])
+          .fetch_add(1, std::memory_order_release);
     }
     if (task.step_signal >= 0) publish_push(launch_, rank(), task);
     std::uint64_t* const beat = rank_.view.symmetric.heartbeat.at(rank_.view.peers[rank()]);

@@ -8,12 +8,12 @@
 
 namespace mok::cpu {
 
-/// All ops at once: communication and compute workers of every rank claim tasks in the program's order and wait on
-/// readiness counters. Returns the first wait that ran into its deadline, if one did.
+/// All ops at once: communication and compute workers of every rank claim tasks in the program's order and
+/// wait on readiness counters. Returns the first wait that ran into its deadline, if one did.
 [[nodiscard]] std::optional<WaitFailure> run_fused(const Launch& launch);
 
-/// One op at a time on the calling thread, with everything behind it finished before the next begins; no counter is
-/// read. The same task functions and bodies, hence the same bits: what run_fused is compared with.
+/// One op at a time on the calling thread, with everything behind it finished before the next begins; no
+/// counter is read. The same task functions and bodies, hence the same bits: what run_fused is compared with.
 void run_staged(const Launch& launch);
 
 /// Copies what peers pull in this pass into the rank's symmetric memory.

@@ -34,9 +34,9 @@ struct RankLaunch {
 
 struct Settings {
   int workers[program::kNumRoles] = {1, 1};
-  double arrival_deadline_seconds = 600;   ///< 0 = for ever
-  double progress_deadline_seconds = 30;   ///< 0 = for ever
-  std::uint64_t timing_seed = 0;           ///< 0 = no shuffling
+  double arrival_deadline_seconds = 600;  ///< 0 = for ever
+  double progress_deadline_seconds = 30;  ///< 0 = for ever
+  std::uint64_t timing_seed = 0;          ///< 0 = no shuffling
   FaultPlan faults;
 };
 

@@ -22,8 +22,8 @@ void raise_at_peers(const ops::RankView& view, const Field<std::uint64_t>& flag,
   }
 }
 
-bool wait_for_flags(const Launch& launch, int rank, const Field<std::uint64_t>& flag, const WaitSubject& subject,
-                    DeadlineKind kind, Waiter& waiter) {
+bool wait_for_flags(const Launch& launch, int rank, const Field<std::uint64_t>& flag,
+                    const WaitSubject& subject, DeadlineKind kind, Waiter& waiter) {
   const ops::RankView& view = view_of(launch, rank);
   for (int peer = 0; peer < view.dims.ranks; ++peer) {
     WaitSubject of_peer = subject;
@@ -43,8 +43,8 @@ void publish_ready(const Launch& launch, int rank) {
 
 bool wait_for_peers(const Launch& launch, int rank, Waiter& waiter) {
   const ops::RankView& view = view_of(launch, rank);
-  return wait_for_flags(launch, rank, view.symmetric.ready, {"the start of the pass", -1, "ready flag of rank"},
-                        DeadlineKind::arrival, waiter);
+  return wait_for_flags(launch, rank, view.symmetric.ready,
+                        {"the start of the pass", -1, "ready flag of rank"}, DeadlineKind::arrival, waiter);
 }
 
 void publish_push(const Launch& launch, int rank, const program::Task& task) {
@@ -53,8 +53,9 @@ void publish_push(const Launch& launch, int rank, const program::Task& task) {
   const auto pushes = [&](std::int64_t step) {
     return static_cast<std::uint32_t>(program::pushes_in_step(view.dims, view.tables, launch.pass, step));
   };
-  // Sequentially consistent: the last arrivers of two neighbouring steps each count their own step and then look at
-  // the other's. With acquire and release alone both could miss the other's last count, and nobody would publish.
+  // Sequentially consistent: the last arrivers of two neighbouring steps each count their own step and then
+  // look at the other's. With acquire and release alone both could miss the other's last count, and nobody
+  // would publish.
   std::atomic_ref<std::uint32_t> mine_done(mine.control.counters[task.step_signal]);
   if (mine_done.fetch_add(1) + 1 != pushes(task.step)) return;
 

@@ -39,9 +39,8 @@ void run_rank(const Launch& launch, int rank, const RoutingLaunch& routing, Fail
     std::copy_n(view.symmetric.topk_experts.at(view.peers[peer]), view.dims.slots(),
                 routing.gathered + peer * view.dims.slots());
   }
-  program::build_schedule(view.dims,
-                          {routing.gathered, routing.num_tokens, routing.histogram, routing.expert_tile},
-                          view.tables);
+  program::build_schedule(
+      view.dims, {routing.gathered, routing.num_tokens, routing.histogram, routing.expert_tile}, view.tables);
   leave_pass(launch, rank, waiter);
 }
 

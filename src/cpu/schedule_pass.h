@@ -21,7 +21,9 @@ struct RoutingLaunch {
   std::int32_t* expert_tile = nullptr;  ///< [E]
 };
 
-/// One thread per rank: stages its ids, waits for its peers, pulls theirs and fills launch.ranks[r].view.tables.
-[[nodiscard]] std::optional<WaitFailure> run_schedule(const Launch& launch, std::span<const RoutingLaunch> routing);
+/// One thread per rank: stages its ids, waits for its peers, pulls theirs and fills
+/// launch.ranks[r].view.tables.
+[[nodiscard]] std::optional<WaitFailure> run_schedule(const Launch& launch,
+                                                      std::span<const RoutingLaunch> routing);
 
 }  // namespace mok::cpu

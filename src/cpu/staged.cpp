@@ -19,9 +19,10 @@ using program::Pass;
 using program::Role;
 
 /// Ops along the data flow. Sums come last: they need the slots of every macrobatch.
-constexpr Op kFlow[] = {Op::dispatch_x,  Op::dispatch_grad,  Op::shared_gate_up, Op::gate_up,   Op::shared_down,
-                        Op::down,        Op::shared_dhidden, Op::dhidden,        Op::shared_dx, Op::dx,
-                        Op::weight_grad, Op::shared_weight_grad, Op::weighted_sum, Op::grad_sum};
+constexpr Op kFlow[] = {
+    Op::dispatch_x,  Op::dispatch_grad,      Op::shared_gate_up, Op::gate_up,   Op::shared_down,
+    Op::down,        Op::shared_dhidden,     Op::dhidden,        Op::shared_dx, Op::dx,
+    Op::weight_grad, Op::shared_weight_grad, Op::weighted_sum,   Op::grad_sum};
 
 struct Stage {
   std::int64_t round;  ///< macrobatch in the order of the pass; sums stand behind all
@@ -39,7 +40,8 @@ Stage stage_of(const program::Task& task, Pass pass, std::int64_t macrobatches) 
   const auto place = std::find(std::begin(kFlow), std::end(kFlow), task.op) - std::begin(kFlow);
   const bool is_sum = task.op == Op::weighted_sum || task.op == Op::grad_sum;
   const std::int64_t round = pass == Pass::forward ? macrobatches - 1 - task.macrobatch : task.macrobatch;
-  // Shared ops name no macrobatch and sums need all: both are independent of the rounds but for their own order.
+  // Shared ops name no macrobatch and sums need all: both are independent of the rounds but for their own
+  // order.
   if (is_sum) return {macrobatches, place};
   return {program::is_shared(task.op) ? macrobatches - 1 : round, place};
 }
@@ -57,8 +59,7 @@ void run_staged(const Launch& launch) {
     const ops::RankView& view = launch.ranks[r].view;
     stage_inputs(view);
     for (const Role role : {Role::communication, Role::compute}) {
-      const std::int64_t tasks =
-          program::num_tasks(view.dims, view.tables, launch.pass, role);
+      const std::int64_t tasks = program::num_tasks(view.dims, view.tables, launch.pass, role);
       for (std::int64_t i = 0; i < tasks; ++i) {
         const program::Task task = program::decode_task(view.dims, view.tables, launch.pass, role, i);
         stages[stage_of(task, launch.pass, macrobatches)].push_back({r, role, i});

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scratch of one worker: float tiles that GEMM steps read and accumulate into, and moving them from and to bf16.
+// Scratch of one worker: float tiles that GEMM steps read and accumulate into, and moving them from and to
+// bf16.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +22,8 @@ struct TileBuffer {
   void clear(int which) { std::fill_n(acc[which], kTile * kTile, 0.0f); }
 };
 
-/// Fills a [rows, Cols] float tile from bf16 rows `stride` apart; what lies outside the valid part becomes zero.
+/// Fills a [rows, Cols] float tile from bf16 rows `stride` apart; what lies outside the valid part becomes
+/// zero.
 template <std::int64_t Cols>
 inline void load_tile(float* tile, std::int64_t rows, const bfloat16* source, std::int64_t stride,
                       std::int64_t valid_rows, std::int64_t valid_cols) {

@@ -24,9 +24,9 @@ using Accumulator = Eigen::Matrix<float, kTile, kTile, Eigen::ColMajor>;
 using ByRows = Eigen::Matrix<float, kTile, kStep, Eigen::RowMajor>;
 using ByStep = Eigen::Matrix<float, kTile, kStep, Eigen::ColMajor>;
 
-/// Computes the transposed product, acc^T += b a^T: Eigen cuts its row dimension into packets of several widths with
-/// kernels that sum differently, but treats columns alike in groups of four. So n goes to Eigen's rows, where every
-/// element has a fixed place, and m to its columns.
+/// Computes the transposed product, acc^T += b a^T: Eigen cuts its row dimension into packets of several
+/// widths with kernels that sum differently, but treats columns alike in groups of four. So n goes to Eigen's
+/// rows, where every element has a fixed place, and m to its columns.
 template <class A, class B>
 void multiply(float* acc, const float* a, const float* b) {
   Eigen::Map<Accumulator, Eigen::Aligned64> result(acc);
@@ -40,13 +40,16 @@ void run_check() {
     TileBuffer first, second;
   };
   const auto tiles = std::make_unique<Tiles>();
-  const auto value = [](std::int64_t i) { return static_cast<float>(std::sin(0.7 * static_cast<double>(i))); };
+  const auto value = [](std::int64_t i) {
+    return static_cast<float>(std::sin(0.7 * static_cast<double>(i)));
+  };
   for (std::int64_t i = 0; i < kTile * kStep; ++i) tiles->first.b[i] = tiles->second.b[i] = value(3 * i + 1);
   for (const Layout layout : {Layout::rows_by_step, Layout::step_by_rows}) {
     const auto at = [layout](std::int64_t m, std::int64_t k) {
       return layout == Layout::rows_by_step ? m * kStep + k : k * kTile + m;
     };
-    // One row everywhere, against the same row alone among NaN: all rows must agree, whatever stands beside them.
+    // One row everywhere, against the same row alone among NaN: all rows must agree, whatever stands beside
+    // them.
     for (std::int64_t m = 0; m < kTile; ++m) {
       for (std::int64_t k = 0; k < kStep; ++k) {
         tiles->first.a[at(m, k)] = value(k);
@@ -66,8 +69,10 @@ void run_check() {
         const bool alone = m % 5 != 3 || std::memcmp(beside_nan, expected, kTile * sizeof(float)) == 0;
         if (!same || !alone) {
           throw Error(
-              "the tile GEMM of this build gives a row different bits at different places of a tile, so results "
-              "would depend on the batch; build with the Eigen version and compiler flags that docs/numerics.md "
+              "the tile GEMM of this build gives a row different bits at different places of a tile, so "
+              "results "
+              "would depend on the batch; build with the Eigen version and compiler flags that "
+              "docs/numerics.md "
               "names");
         }
       }

@@ -6,9 +6,7 @@
 
 namespace mok::cpu {
 
-bool Waiter::aborted() const {
-  return load_acquire(view().symmetric.abort.at(view().peers[rank_])) != 0;
-}
+bool Waiter::aborted() const { return load_acquire(view().symmetric.abort.at(view().peers[rank_])) != 0; }
 
 std::uint64_t Waiter::beats() const {
   std::uint64_t sum = 0;
@@ -52,9 +50,10 @@ bool Waiter::keep_waiting(Patience& patience, DeadlineKind kind) const {
   return std::chrono::duration<double>(now - patience.since).count() < limit;
 }
 
-void Waiter::give_up(const WaitSubject& subject, std::uint64_t expected, std::uint64_t seen, DeadlineKind kind) {
-  failures_.record({rank_, worker_, program::name(role_), subject.op, subject.tile, subject.counter, expected, seen,
-                    deadline(kind)});
+void Waiter::give_up(const WaitSubject& subject, std::uint64_t expected, std::uint64_t seen,
+                     DeadlineKind kind) {
+  failures_.record({rank_, worker_, program::name(role_), subject.op, subject.tile, subject.counter, expected,
+                    seen, deadline(kind)});
   for (int peer = 0; peer < view().dims.ranks; ++peer) {
     raise_release(view().symmetric.abort.at(view().peers[peer]), launch_.epoch);
   }

@@ -42,8 +42,8 @@ class Waiter {
   Waiter(const Launch& launch, FailureBox& failures, int rank, program::Role role, int worker)
       : launch_(launch), failures_(failures), rank_(rank), role_(role), worker_(worker) {}
 
-  /// Returns true once *word >= at_least, having acquired it; false when the pass is aborted, by this wait's deadline
-  /// or another's.
+  /// Returns true once *word >= at_least, having acquired it; false when the pass is aborted, by this wait's
+  /// deadline or another's.
   template <class Word>
   bool wait(Word* word, std::uint64_t at_least, const WaitSubject& subject, DeadlineKind kind) {
     for (int i = 0; i < kSpins; ++i) {
@@ -72,15 +72,18 @@ class Waiter {
     Clock::time_point since = Clock::now();
   };
 
-  /// Backs off; false on abort or when the deadline has passed. A progress deadline starts anew whenever any rank has
-  /// finished a task: on a CPU one task of a large shape can take long, and ranks may have very different loads. It
-  /// does not run before all peers have arrived: until then the communication worker's arrival deadline does.
+  /// Backs off; false on abort or when the deadline has passed. A progress deadline starts anew whenever any
+  /// rank has finished a task: on a CPU one task of a large shape can take long, and ranks may have very
+  /// different loads. It does not run before all peers have arrived: until then the communication worker's
+  /// arrival deadline does.
   bool keep_waiting(Patience& patience, DeadlineKind kind) const;
   /// Records what was waited for and raises the abort word at every rank.
   void give_up(const WaitSubject& subject, std::uint64_t expected, std::uint64_t seen, DeadlineKind kind);
   [[nodiscard]] std::uint64_t beats() const;
   [[nodiscard]] bool peers_arrived() const;
-  [[nodiscard]] const ops::RankView& view() const { return launch_.ranks[static_cast<std::size_t>(rank_)].view; }
+  [[nodiscard]] const ops::RankView& view() const {
+    return launch_.ranks[static_cast<std::size_t>(rank_)].view;
+  }
   [[nodiscard]] double deadline(DeadlineKind kind) const;
 
   const Launch& launch_;

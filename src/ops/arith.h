@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arithmetic with one rounding per call and no contraction, the same on host and device: elementwise bodies written
-// in it round alike wherever they are inlined. (The host build adds -ffp-contract=off for the operators.)
+// Arithmetic with one rounding per call and no contraction, the same on host and device: elementwise bodies
+// written in it round alike wherever they are inlined. (The host build adds -ffp-contract=off for the
+// operators.)
 #pragma once
 
 #include <mok/host_device.h>

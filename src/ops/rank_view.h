@@ -62,8 +62,8 @@ struct RankView {
   Weights routed;
   Weights shared;
 
-  RowStore saved;   ///< the context's; in forward also the ring of the other macrobatches
-  RowStore replay;  ///< the workspace's, for what the context does not hold
+  RowStore saved;                   ///< the context's; in forward also the ring of the other macrobatches
+  RowStore replay;                  ///< the workspace's, for what the context does not hold
   bfloat16* shared_gate = nullptr;  ///< [T,Is] the context's
   bfloat16* shared_up = nullptr;
 
@@ -77,10 +77,10 @@ struct RankView {
   bfloat16* shared_hidden = nullptr;
   bfloat16* shared_d_gate = nullptr;
   bfloat16* shared_d_up = nullptr;
-  bfloat16* shared_out = nullptr;    ///< [T,H]
+  bfloat16* shared_out = nullptr;  ///< [T,H]
 
-  bfloat16* out = nullptr;              ///< [T,H] output, in backward d_x
-  float* d_router_weights = nullptr;    ///< [T,K]
+  bfloat16* out = nullptr;            ///< [T,H] output, in backward d_x
+  float* d_router_weights = nullptr;  ///< [T,K]
   Gradients d_routed;
   Gradients d_shared;
 
@@ -90,7 +90,8 @@ struct RankView {
   }
 };
 
-/// Operand and result rows of a task: the expert's rows in the ring, or the shared expert's, which are the tokens.
+/// Operand and result rows of a task: the expert's rows in the ring, or the shared expert's, which are the
+/// tokens.
 struct Activations {
   std::int64_t intermediate = 0;
   const bfloat16* x = nullptr;
@@ -105,8 +106,8 @@ struct Activations {
 };
 
 /// Pointers to the first row of a task's tile.
-inline Activations activations(const RankView& view, bool shared, std::int32_t expert, std::int64_t macrobatch,
-                               std::int64_t row) {
+inline Activations activations(const RankView& view, bool shared, std::int32_t expert,
+                               std::int64_t macrobatch, std::int64_t row) {
   const std::int64_t hidden = view.dims.hidden;
   if (shared) {
     const std::int64_t at = row * view.dims.shared_intermediate;
@@ -123,9 +124,15 @@ inline Activations activations(const RankView& view, bool shared, std::int32_t e
   }
   const RowStore& rows = view.rows(macrobatch);
   const std::int64_t at = row * view.dims.intermediate;
-  return {view.dims.intermediate, rows.x + row * hidden, view.grad_rows + row * hidden,
-          rows.gate + at,         rows.up + at,          view.hidden + at,
-          view.d_gate + at,       view.d_up + at,        &view.routed,
+  return {view.dims.intermediate,
+          rows.x + row * hidden,
+          view.grad_rows + row * hidden,
+          rows.gate + at,
+          rows.up + at,
+          view.hidden + at,
+          view.d_gate + at,
+          view.d_up + at,
+          &view.routed,
           expert};
 }
 

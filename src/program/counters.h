@@ -25,16 +25,17 @@ enum class Counter : std::uint8_t {
 };
 
 constexpr const char* name(Counter counter) {
-  constexpr const char* kNames[] = {"x_arrived",           "grad_arrived",    "gate_up_done",
-                                    "down_done",           "dhidden_done",    "dx_done",
-                                    "weight_grad_done",    "shared_gate_up_done", "shared_out_done",
-                                    "shared_dhidden_done", "step_done"};
+  constexpr const char* kNames[] = {
+      "x_arrived", "grad_arrived",     "gate_up_done",        "down_done",       "dhidden_done",
+      "dx_done",   "weight_grad_done", "shared_gate_up_done", "shared_out_done", "shared_dhidden_done",
+      "step_done"};
   static_assert(sizeof(kNames) / sizeof(kNames[0]) == static_cast<std::size_t>(Counter::count));
   return kNames[static_cast<int>(counter)];
 }
 
-/// A segment is (local expert, macrobatch) with rows. Along the rows both numbers only grow, and one of them at
-/// every step, so that their sum names a segment: no table, and at most local_experts + max_macrobatches counters.
+/// A segment is (local expert, macrobatch) with rows. Along the rows both numbers only grow, and one of them
+/// at every step, so that their sum names a segment: no table, and at most local_experts + max_macrobatches
+/// counters.
 MOK_HOST_DEVICE constexpr std::int64_t segment_index(std::int64_t expert, std::int64_t macrobatch) {
   return expert + macrobatch;
 }

@@ -11,8 +11,8 @@ namespace mok::program {
 
 /// Rows of a segment are padded to this; T, rows and macrobatch cuts are counted in it.
 inline constexpr std::int64_t kRowTile = 128;
-/// Columns per partial sum of d_router_weights. 64 divides every tile width and every legal I, so the order of that
-/// sum does not depend on the tile width.
+/// Columns per partial sum of d_router_weights. 64 divides every tile width and every legal I, so the order
+/// of that sum does not depend on the tile width.
 inline constexpr std::int64_t kPartialCols = 64;
 /// Tokens per task of the sums over slots.
 inline constexpr std::int64_t kSumTokens = 32;
@@ -34,7 +34,8 @@ MOK_HOST_DEVICE constexpr Int max(Int a, Int b) {
   return a < b ? b : a;
 }
 
-/// Output tile widths of a backend (rows are kRowTile). They change which task computes an element, never its bits.
+/// Output tile widths of a backend (rows are kRowTile). They change which task computes an element, never its
+/// bits.
 struct TileShape {
   std::int64_t gate_up_cols = 128;  ///< columns of gate, and as many of up
   std::int64_t down_cols = 128;
@@ -66,19 +67,24 @@ struct Dims {
     return ceil_div(routed_capacity, kRowTile) + min<std::int64_t>(local_experts(), routed_capacity);
   }
   MOK_HOST_DEVICE constexpr std::int64_t capacity_rows() const { return capacity_tiles() * kRowTile; }
-  MOK_HOST_DEVICE constexpr std::int64_t ring_tiles() const { return min(macrobatch_tiles, capacity_tiles()); }
+  MOK_HOST_DEVICE constexpr std::int64_t ring_tiles() const {
+    return min(macrobatch_tiles, capacity_tiles());
+  }
   MOK_HOST_DEVICE constexpr std::int64_t ring_rows() const { return ring_tiles() * kRowTile; }
   MOK_HOST_DEVICE constexpr std::int64_t max_macrobatches() const {
     return max<std::int64_t>(1, ceil_div(capacity_tiles(), macrobatch_tiles));
   }
-  MOK_HOST_DEVICE constexpr std::int64_t max_steps() const { return ceil_div(capacity_tiles(), minibatch_tiles); }
+  MOK_HOST_DEVICE constexpr std::int64_t max_steps() const {
+    return ceil_div(capacity_tiles(), minibatch_tiles);
+  }
   MOK_HOST_DEVICE constexpr std::int64_t max_token_tiles() const { return ceil_div(max_tokens, kRowTile); }
   MOK_HOST_DEVICE constexpr std::int64_t partials() const { return intermediate / kPartialCols; }
 };
 
-/// Real rows that a rank's tables are made for: Tmax*K*max(2, ceil(R*multiplier)), and never more than R ranks can
-/// send (R*Tmax*K).
-MOK_HOST_DEVICE constexpr std::int64_t routed_capacity(std::int64_t slots, std::int64_t ranks, double multiplier) {
+/// Real rows that a rank's tables are made for: Tmax*K*max(2, ceil(R*multiplier)), and never more than R
+/// ranks can send (R*Tmax*K).
+MOK_HOST_DEVICE constexpr std::int64_t routed_capacity(std::int64_t slots, std::int64_t ranks,
+                                                       double multiplier) {
   const double scaled = static_cast<double>(ranks) * multiplier;
   auto factor = static_cast<std::int64_t>(scaled);
   if (static_cast<double>(factor) < scaled) ++factor;
@@ -86,8 +92,8 @@ MOK_HOST_DEVICE constexpr std::int64_t routed_capacity(std::int64_t slots, std::
 }
 
 /// Arguments must have been checked. `layer` may be all zero when only the symmetric sizes matter.
-inline Dims make_dims(const Config& config, const WorkspaceOptions& options, const LayerShape& layer, int rank,
-                      const TileShape& tile) {
+inline Dims make_dims(const Config& config, const WorkspaceOptions& options, const LayerShape& layer,
+                      int rank, const TileShape& tile) {
   Dims dims;
   dims.ranks = options.ranks;
   dims.rank = rank;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every offset of every buffer, computed once here for host, kernel and CPU alike. Nobody derives one by hand.
+// Every offset of every buffer, computed once here for host, kernel and CPU alike. Nobody derives one by
+// hand.
 //
-// A layout lists its fields in visit(); building it and reporting it both walk that list, so that a buffer cannot be
-// allocated and left out of the report.
+// A layout lists its fields in visit(); building it and reporting it both walk that list, so that a buffer
+// cannot be allocated and left out of the report.
 #pragma once
 
 #include <cstddef>
@@ -23,9 +24,13 @@ struct Field {
   std::int64_t offset = 0;
   std::int64_t count = 0;
 
-  MOK_HOST_DEVICE constexpr std::int64_t bytes() const { return count * static_cast<std::int64_t>(sizeof(T)); }
+  MOK_HOST_DEVICE constexpr std::int64_t bytes() const {
+    return count * static_cast<std::int64_t>(sizeof(T));
+  }
   MOK_HOST_DEVICE T* at(std::byte* base) const { return reinterpret_cast<T*>(base + offset); }
-  MOK_HOST_DEVICE const T* at(const std::byte* base) const { return reinterpret_cast<const T*>(base + offset); }
+  MOK_HOST_DEVICE const T* at(const std::byte* base) const {
+    return reinterpret_cast<const T*>(base + offset);
+  }
 };
 
 /// Fields start on cache-line multiples, which also meets the 128-byte alignment of tensor copies.
@@ -47,22 +52,24 @@ struct Packer {
 
 }  // namespace detail
 
-/// Memory that peers read and write. A function of R, Tmax, H and K alone, so that one allocation serves layers of
-/// any kind.
+/// Memory that peers read and write. A function of R, Tmax, H and K alone, so that one allocation serves
+/// layers of any kind.
 struct SymmetricLayout {
-  Field<std::uint64_t> ready;         ///< [R] epoch up to which rank p's inputs are in its symmetric memory
-  Field<std::uint64_t> done;          ///< [R] epoch up to which rank p has finished its pulls and pushes
-  Field<std::uint64_t> watermark;     ///< [R] steps of the present epoch that rank p has pushed, see watermark_value
-  Field<std::uint64_t> abort;         ///< [1] the failing epoch; sticky
-  Field<std::uint64_t> heartbeat;     ///< [1] tasks finished, ever: a deadline counts from the last beat of any rank
-  Field<std::uint64_t> epoch;         ///< [1] passes ended
-  Field<std::int64_t> num_tokens;     ///< [1] T of this rank in the present pass
-  Field<std::int32_t> topk_experts;   ///< [Tmax,K]
-  Field<float> router_weights;        ///< [Tmax,K]
-  Field<bfloat16> x;                  ///< [Tmax,H]
-  Field<bfloat16> grad_output;        ///< [Tmax,H]
-  Field<bfloat16> slots;              ///< [Tmax*K,H] y in forward, gradients of x in backward
-  Field<float> weight_slots;          ///< [Tmax*K] gradients of router_weights
+  Field<std::uint64_t> ready;  ///< [R] epoch up to which rank p's inputs are in its symmetric memory
+  Field<std::uint64_t> done;   ///< [R] epoch up to which rank p has finished its pulls and pushes
+  Field<std::uint64_t>
+      watermark;               ///< [R] steps of the present epoch that rank p has pushed, see watermark_value
+  Field<std::uint64_t> abort;  ///< [1] the failing epoch; sticky
+  Field<std::uint64_t>
+      heartbeat;               ///< [1] tasks finished, ever: a deadline counts from the last beat of any rank
+  Field<std::uint64_t> epoch;  ///< [1] passes ended
+  Field<std::int64_t> num_tokens;    ///< [1] T of this rank in the present pass
+  Field<std::int32_t> topk_experts;  ///< [Tmax,K]
+  Field<float> router_weights;       ///< [Tmax,K]
+  Field<bfloat16> x;                 ///< [Tmax,H]
+  Field<bfloat16> grad_output;       ///< [Tmax,H]
+  Field<bfloat16> slots;             ///< [Tmax*K,H] y in forward, gradients of x in backward
+  Field<float> weight_slots;         ///< [Tmax*K] gradients of router_weights
   std::int64_t bytes = 0;
 
   template <class Self, class Visitor>
@@ -86,23 +93,23 @@ struct SymmetricLayout {
 /// Memory of one rank for one kind of layer. Buffers that only one pass uses are shared by both, passes being
 /// serialised.
 struct LocalLayout {
-  Field<std::uint32_t> counters;        ///< [2, CounterLayout::size] two sets, used in turn
-  Field<std::uint32_t> watermark;       ///< [1] steps published so far in this pass
-  Field<std::uint64_t> tickets;         ///< [kNumRoles] next task of each role
-  Field<bfloat16> hidden;               ///< [ring,I] Hd in forward, Hw in backward
-  Field<bfloat16> grad_rows;            ///< [ring,H] dispatched grad_output
-  Field<float> row_weights;             ///< [ring] router weight of each row
-  Field<bfloat16> d_gate;               ///< [ring,I]
-  Field<bfloat16> d_up;                 ///< [ring,I]
-  Field<float> weight_partials;         ///< [ring, I/64] partial sums of d_router_weights
-  Field<bfloat16> replay_x;             ///< [ring,H] rows of the macrobatches that no context holds
-  Field<bfloat16> replay_gate;          ///< [ring,I]
-  Field<bfloat16> replay_up;            ///< [ring,I]
-  Field<float> carry;                   ///< [2,3,I*H] weight gradients of an expert cut by a macrobatch boundary
-  Field<bfloat16> shared_hidden;        ///< [Tmax,Is] as hidden
-  Field<bfloat16> shared_d_gate;        ///< [Tmax,Is]
-  Field<bfloat16> shared_d_up;          ///< [Tmax,Is]
-  Field<bfloat16> shared_out;           ///< [Tmax,H] output of the shared expert, or its gradient of x
+  Field<std::uint32_t> counters;   ///< [2, CounterLayout::size] two sets, used in turn
+  Field<std::uint32_t> watermark;  ///< [1] steps published so far in this pass
+  Field<std::uint64_t> tickets;    ///< [kNumRoles] next task of each role
+  Field<bfloat16> hidden;          ///< [ring,I] Hd in forward, Hw in backward
+  Field<bfloat16> grad_rows;       ///< [ring,H] dispatched grad_output
+  Field<float> row_weights;        ///< [ring] router weight of each row
+  Field<bfloat16> d_gate;          ///< [ring,I]
+  Field<bfloat16> d_up;            ///< [ring,I]
+  Field<float> weight_partials;    ///< [ring, I/64] partial sums of d_router_weights
+  Field<bfloat16> replay_x;        ///< [ring,H] rows of the macrobatches that no context holds
+  Field<bfloat16> replay_gate;     ///< [ring,I]
+  Field<bfloat16> replay_up;       ///< [ring,I]
+  Field<float> carry;              ///< [2,3,I*H] weight gradients of an expert cut by a macrobatch boundary
+  Field<bfloat16> shared_hidden;   ///< [Tmax,Is] as hidden
+  Field<bfloat16> shared_d_gate;   ///< [Tmax,Is]
+  Field<bfloat16> shared_d_up;     ///< [Tmax,Is]
+  Field<bfloat16> shared_out;      ///< [Tmax,H] output of the shared expert, or its gradient of x
   std::int64_t bytes = 0;
 
   template <class Self, class Visitor>
@@ -126,7 +133,8 @@ struct LocalLayout {
     visitor("shared hidden [Tmax,Is]", self.shared_hidden, shared);
     visitor("shared d_gate [Tmax,Is]", self.shared_d_gate, shared);
     visitor("shared d_up [Tmax,Is]", self.shared_d_up, shared);
-    visitor("shared output [Tmax,H]", self.shared_out, d.shared_intermediate > 0 ? d.max_tokens * d.hidden : 0);
+    visitor("shared output [Tmax,H]", self.shared_out,
+            d.shared_intermediate > 0 ? d.max_tokens * d.hidden : 0);
   }
 };
 
@@ -140,12 +148,12 @@ struct ScheduleLayout {
   Field<std::int32_t> tile_expert;
   Field<std::int32_t> topk_experts;
   Field<std::int64_t> rank_tiles;
-  Field<std::int32_t> token_order;      ///< [2,Tmax]
-  Field<std::int32_t> sum_begin;        ///< [2, max steps over ranks + 1]
-  Field<Stretch> stretches;             ///< [passes, roles, max_stretches]
-  Field<std::int32_t> gathered;         ///< [R,Tmax,K] ids of all ranks; scratch of the build
-  Field<std::int32_t> histogram;        ///< [R,E] scratch of the build
-  Field<std::int32_t> expert_tile;      ///< [E] scratch of the build
+  Field<std::int32_t> token_order;  ///< [2,Tmax]
+  Field<std::int32_t> sum_begin;    ///< [2, max steps over ranks + 1]
+  Field<Stretch> stretches;         ///< [passes, roles, max_stretches]
+  Field<std::int32_t> gathered;     ///< [R,Tmax,K] ids of all ranks; scratch of the build
+  Field<std::int32_t> histogram;    ///< [R,E] scratch of the build
+  Field<std::int32_t> expert_tile;  ///< [E] scratch of the build
   std::int64_t bytes = 0;
 
   template <class Self, class Visitor>
@@ -160,7 +168,7 @@ struct ScheduleLayout {
     visitor("tiles of each rank [R]", self.rank_tiles, d.ranks);
     visitor("token order [2,Tmax]", self.token_order, 2 * d.max_tokens);
     visitor("sums per step [2,steps+1]", self.sum_begin, 2 * (d.max_steps() + 1));
-    visitor("task order", self.stretches, kNumPasses * kNumRoles * max_stretches(d.max_steps()));
+    visitor("task order", self.stretches, max_stretches(d.max_steps()) * kNumPasses * kNumRoles);
     visitor("gathered ids [R,Tmax,K]", self.gathered, d.ranks * d.slots());
     visitor("histogram [R,E]", self.histogram, static_cast<std::int64_t>(d.ranks) * d.experts);
     visitor("first tile of every expert [E]", self.expert_tile, d.experts);
@@ -183,7 +191,7 @@ struct ScheduleLayout {
     for (int pass = 0; pass < kNumPasses; ++pass) {
       for (int role = 0; role < kNumRoles; ++role) {
         t.stretches[pass][role] =
-            stretches.at(base) + (pass * kNumRoles + role) * max_stretches(d.max_steps());
+            stretches.at(base) + max_stretches(d.max_steps()) * (pass * kNumRoles + role);
       }
     }
     return t;
@@ -218,8 +226,9 @@ MOK_HOST_DEVICE constexpr Layout make_layout(const Dims& dims) {
   return layout;
 }
 
-/// Bits of a watermark that count steps; the epoch stands above them, so that `>=` orders both.
-inline constexpr int kWatermarkStepBits = 20;
+/// Bits of a watermark that count steps; the epoch stands above them, so that `>=` orders both. A rank has less than
+/// 2^31 rows (checked), hence less than 2^25 steps; 2^38 epochs outlast any run.
+inline constexpr int kWatermarkStepBits = 26;
 
 MOK_HOST_DEVICE constexpr std::uint64_t watermark_value(std::uint64_t epoch, std::int64_t steps) {
   return (epoch << kWatermarkStepBits) | static_cast<std::uint64_t>(steps);

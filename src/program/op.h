@@ -53,17 +53,17 @@ constexpr const char* name(Role role) {
 }
 
 constexpr const char* name(Op op) {
-  constexpr const char* kNames[] = {"dispatch_x",    "dispatch_grad",  "gate_up",     "down",
-                                    "dhidden",       "dx",             "weight_grad", "weighted_sum",
-                                    "grad_sum",      "shared_gate_up", "shared_down", "shared_dhidden",
-                                    "shared_dx",     "shared_weight_grad"};
+  constexpr const char* kNames[] = {
+      "dispatch_x",  "dispatch_grad",     "gate_up",  "down",           "dhidden",     "dx",
+      "weight_grad", "weighted_sum",      "grad_sum", "shared_gate_up", "shared_down", "shared_dhidden",
+      "shared_dx",   "shared_weight_grad"};
   static_assert(sizeof(kNames) / sizeof(kNames[0]) == static_cast<std::size_t>(Op::count));
   return kNames[static_cast<int>(op)];
 }
 
 MOK_HOST_DEVICE constexpr bool is_shared(Op op) {
-  return op == Op::shared_gate_up || op == Op::shared_down || op == Op::shared_dhidden || op == Op::shared_dx ||
-         op == Op::shared_weight_grad;
+  return op == Op::shared_gate_up || op == Op::shared_down || op == Op::shared_dhidden ||
+         op == Op::shared_dx || op == Op::shared_weight_grad;
 }
 
 }  // namespace mok::program

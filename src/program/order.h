@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The order in which a rank's roles claim tasks, as stretches.
 //
-// One total order over the tasks of all ranks: by phase, then communication before compute, then rank, then index.
-// Every rank's lists ascend in it, and a task waits only on tasks that stand before it. That is the argument against
-// deadlock; the verifier checks it.
+// One total order over the tasks of all ranks: by phase, then communication before compute, then rank, then
+// index. Every rank's lists ascend in it, and a task waits only on tasks that stand before it. That is the
+// argument against deadlock; the verifier checks it.
 #pragma once
 
 #include <cstdint>
@@ -42,8 +42,10 @@ struct WeightGradTiles {
 
   MOK_HOST_DEVICE static constexpr WeightGradTiles make(const Dims& dims, bool shared) {
     const std::int64_t intermediate = shared ? dims.shared_intermediate : dims.intermediate;
-    return {ceil_div(intermediate, dims.tile.weight_grad_rows), ceil_div(dims.hidden, dims.tile.weight_grad_cols),
-            ceil_div(dims.hidden, dims.tile.weight_grad_rows), ceil_div(intermediate, dims.tile.weight_grad_cols)};
+    return {ceil_div(intermediate, dims.tile.weight_grad_rows),
+            ceil_div(dims.hidden, dims.tile.weight_grad_cols),
+            ceil_div(dims.hidden, dims.tile.weight_grad_rows),
+            ceil_div(intermediate, dims.tile.weight_grad_cols)};
   }
   MOK_HOST_DEVICE constexpr std::int64_t per_matrix(Matrix matrix) const {
     return matrix == Matrix::down ? down_rows * down_cols : gate_rows * gate_cols;
@@ -67,7 +69,9 @@ struct TasksPerUnit {
     tasks.of[static_cast<int>(Op::shared_weight_grad)] = WeightGradTiles::make(dims, true).per_expert();
     return tasks;
   }
-  MOK_HOST_DEVICE constexpr std::int64_t in(const Part& part) const { return part.units * of[static_cast<int>(part.op)]; }
+  MOK_HOST_DEVICE constexpr std::int64_t in(const Part& part) const {
+    return part.units * of[static_cast<int>(part.op)];
+  }
   MOK_HOST_DEVICE constexpr std::int64_t in(const Stretch& stretch) const {
     std::int64_t sum = 0;
     for (int p = 0; p < stretch.num_parts; ++p) sum += in(stretch.parts[p]);
@@ -82,7 +86,8 @@ struct TasksPerUnit {
 };
 
 /// Tasks of a role in a pass.
-MOK_HOST_DEVICE inline std::int64_t num_tasks(const Dims& dims, const ScheduleTables& tables, Pass pass, Role role) {
+MOK_HOST_DEVICE inline std::int64_t num_tasks(const Dims& dims, const ScheduleTables& tables, Pass pass,
+                                              Role role) {
   const std::int32_t stretches = tables.header->num_stretches[static_cast<int>(pass)][static_cast<int>(role)];
   if (stretches == 0) return 0;
   const Stretch& last = tables.stretches[static_cast<int>(pass)][static_cast<int>(role)][stretches - 1];
@@ -108,8 +113,8 @@ struct OrderWriter {
     if (num_units == 0) return;
     Stretch& stretch = out[count];
     const auto added = static_cast<std::int32_t>(num_units);
-    stretch.parts[stretch.num_parts++] = {op, static_cast<std::int32_t>(minibatch), static_cast<std::int32_t>(first),
-                                          added};
+    stretch.parts[stretch.num_parts++] = {op, static_cast<std::int32_t>(minibatch),
+                                          static_cast<std::int32_t>(first), added};
     units[static_cast<int>(op)] += added;
   }
   MOK_HOST_DEVICE void end() {
@@ -132,8 +137,8 @@ struct OrderBuilder {
   OrderWriter compute = {};
   OrderWriter communication = {};
 
-  // Places within a step. A step's first ops stand at `opening` when its macrobatch begins there, because they reuse
-  // ring slots of the step before; otherwise they were looked ahead to in the step before.
+  // Places within a step. A step's first ops stand at `opening` when its macrobatch begins there, because
+  // they reuse ring slots of the step before; otherwise they were looked ahead to in the step before.
   enum Place : std::int64_t { opening, opening_next, ahead, main, shared, sum, places };
 
   MOK_HOST_DEVICE static constexpr std::int64_t phase(std::int64_t step, Place place) {
@@ -169,7 +174,8 @@ struct OrderBuilder {
 
   MOK_HOST_DEVICE void dispatches() {
     for (std::int64_t step = 0; step < steps.count(); ++step) {
-      const std::int64_t at = steps.opens_macrobatch(step) ? phase(step, opening) : phase(step - 1, opening_next);
+      const std::int64_t at =
+          steps.opens_macrobatch(step) ? phase(step, opening) : phase(step - 1, opening_next);
       if (pass != Pass::backward || replays(step)) dispatch(at, step, Op::dispatch_x);
       if (pass == Pass::backward) dispatch(at, step, Op::dispatch_grad);
     }
@@ -198,7 +204,8 @@ struct OrderBuilder {
     }
   }
 
-  /// Experts whose weight gradient over the present macrobatch is complete with this minibatch, as [first, end).
+  /// Experts whose weight gradient over the present macrobatch is complete with this minibatch, as [first,
+  /// end).
   struct ExpertRange {
     std::int32_t first, end;
   };
@@ -206,7 +213,8 @@ struct OrderBuilder {
     const std::int64_t begin_tile = steps.first_tile(minibatch);
     const std::int64_t end_tile = steps.end_tile(minibatch);
     ExpertRange range{0, 0};
-    // An expert belongs to the minibatch in which its last tile lies; one without rows to that of the tile before.
+    // An expert belongs to the minibatch in which its last tile lies; one without rows to that of the tile
+    // before.
     if (begin_tile > 0) range.first = first_expert_past(begin_tile);
     range.end = first_expert_past(end_tile);
     const bool closes = end_tile % dims.macrobatch_tiles == 0;
@@ -277,7 +285,8 @@ struct OrderBuilder {
 
 }  // namespace detail
 
-/// Fills the stretches of all passes. Needs the row and token tables; of `dims`, nothing about the layer's widths.
+/// Fills the stretches of all passes. Needs the row and token tables; of `dims`, nothing about the layer's
+/// widths.
 MOK_HOST_DEVICE inline void build_order(const Dims& dims, const ScheduleTables& tables) {
   for (const Pass pass : {Pass::forward, Pass::backward, Pass::recompute}) {
     detail::OrderBuilder{dims, tables, pass}.build();

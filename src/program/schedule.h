@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // From the expert ids of all ranks to the rows of one rank.
 //
-// Rows of a rank are grouped by local expert; inside an expert they stand in global route order (source rank, token,
-// k), which does not depend on R. Each expert's rows are padded to kRowTile.
+// Rows of a rank are grouped by local expert; inside an expert they stand in global route order (source rank,
+// token, k), which does not depend on R. Each expert's rows are padded to kRowTile.
 #pragma once
 
 #include <cstdint>
@@ -45,9 +45,11 @@ MOK_HOST_DEVICE inline void count_routes(const Dims& dims, const RoutingInput& i
   }
 }
 
-/// First tile of every expert at its owner and tiles of every rank; of the ranks with too many rows the fullest becomes
-/// the refusal. Every rank does this for all ranks, so that all decide alike without a message.
-MOK_HOST_DEVICE inline void place_experts(const Dims& dims, const RoutingInput& in, const ScheduleTables& tables) {
+/// First tile of every expert at its owner and tiles of every rank; of the ranks with too many rows the
+/// fullest becomes the refusal. Every rank does this for all ranks, so that all decide alike without a
+/// message.
+MOK_HOST_DEVICE inline void place_experts(const Dims& dims, const RoutingInput& in,
+                                          const ScheduleTables& tables) {
   for (std::int32_t rank = 0; rank < dims.ranks; ++rank) {
     std::int64_t tiles = 0;
     std::int64_t rows = 0;
@@ -98,7 +100,8 @@ MOK_HOST_DEVICE inline void clear_experts(const Dims& dims, const ScheduleTables
 }
 
 /// Fills this rank's rows in global route order.
-MOK_HOST_DEVICE inline void fill_rows(const Dims& dims, const RoutingInput& in, const ScheduleTables& tables) {
+MOK_HOST_DEVICE inline void fill_rows(const Dims& dims, const RoutingInput& in,
+                                      const ScheduleTables& tables) {
   const std::int64_t slots = dims.slots();
   const std::int32_t first_expert = dims.rank * dims.local_experts();
   // rows_per_expert serves as the fill count and ends at the same values.
@@ -119,8 +122,8 @@ MOK_HOST_DEVICE inline void fill_rows(const Dims& dims, const RoutingInput& in, 
   }
 }
 
-/// Steps, over all owners, after which every route of a token is in its slot. `fill` counts this rank's rows per
-/// expert and is advanced by the token's routes, so tokens must be asked in order.
+/// Steps, over all owners, after which every route of a token is in its slot. `fill` counts this rank's rows
+/// per expert and is advanced by the token's routes, so tokens must be asked in order.
 MOK_HOST_DEVICE inline std::int64_t steps_needed(const Dims& dims, const ScheduleTables& tables, Pass pass,
                                                  const std::int32_t* expert_tile, const std::int32_t* ids,
                                                  std::int32_t* fill) {
@@ -135,13 +138,14 @@ MOK_HOST_DEVICE inline std::int64_t steps_needed(const Dims& dims, const Schedul
   return need;
 }
 
-/// Sorts this rank's tokens by steps_needed (a stable counting sort), and tells how many groups of kSumTokens tokens
-/// can be summed after each number of steps.
-MOK_HOST_DEVICE inline void sort_tokens(const Dims& dims, const RoutingInput& in, const ScheduleTables& tables,
-                                        Pass pass) {
+/// Sorts this rank's tokens by steps_needed (a stable counting sort), and tells how many groups of kSumTokens
+/// tokens can be summed after each number of steps.
+MOK_HOST_DEVICE inline void sort_tokens(const Dims& dims, const RoutingInput& in,
+                                        const ScheduleTables& tables, Pass pass) {
   const std::int64_t steps = tables.header->max_steps;
   std::int32_t* order = tables.token_order[sum_table(pass)];
-  std::int32_t* end = tables.sum_begin[sum_table(pass)];  // [steps + 1] tokens that need at most that many steps
+  std::int32_t* end =
+      tables.sum_begin[sum_table(pass)];  // [steps + 1] tokens that need at most that many steps
   const std::int32_t* ids = in.gathered + dims.rank * dims.slots();
   std::int32_t* fill = in.histogram + static_cast<std::int64_t>(dims.rank) * dims.experts;
   for (std::int64_t i = 0; i <= steps; ++i) end[i] = 0;
@@ -176,7 +180,8 @@ MOK_HOST_DEVICE inline void sort_tokens(const Dims& dims, const RoutingInput& in
 }  // namespace detail
 
 /// Fills all tables of one rank. A refusal leaves them defined and empty.
-MOK_HOST_DEVICE inline void build_schedule(const Dims& dims, const RoutingInput& in, const ScheduleTables& tables) {
+MOK_HOST_DEVICE inline void build_schedule(const Dims& dims, const RoutingInput& in,
+                                           const ScheduleTables& tables) {
   *tables.header = ScheduleHeader{};
   ScheduleHeader& header = *tables.header;
   header.num_tokens = in.num_tokens;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps of a pass: in which order a rank's minibatches are processed.
 //
-// A minibatch is a run of row tiles; minibatches are numbered along the rows. A step is a place in the order of
-// processing. Backward goes along the rows, so that sums over an expert's rows run in row order. Forward takes the
-// macrobatches from last to first, so that the ring holds the first one at the end: that is the context.
+// A minibatch is a run of row tiles; minibatches are numbered along the rows. A step is a place in the order
+// of processing. Backward goes along the rows, so that sums over an expert's rows run in row order. Forward
+// takes the macrobatches from last to first, so that the ring holds the first one at the end: that is the
+// context.
 #pragma once
 
 #include <cstdint>

@@ -27,8 +27,9 @@ struct ScheduleHeader {
   std::int32_t num_stretches[kNumPasses][kNumRoles] = {};  ///< none after a refusal
 };
 
-/// Units of one op in a stretch. A unit is what the routing counts (a row tile, an expert, a group of tokens); how many
-/// tasks it makes depends on the layer (columns, tile widths): so one schedule serves layers of any width.
+/// Units of one op in a stretch. A unit is what the routing counts (a row tile, an expert, a group of
+/// tokens); how many tasks it makes depends on the layer (columns, tile widths): so one schedule serves
+/// layers of any width.
 struct Part {
   Op op = Op::count;
   std::int32_t minibatch = 0;  ///< row-tile ops: whose tiles
@@ -47,7 +48,8 @@ struct Stretch {
   std::int32_t units_before[kNumOps] = {};  ///< of each op in the stretches before this one
 };
 
-/// Pointers into one rank's schedule memory. Pass-dependent tables of the sums exist for forward and backward only.
+/// Pointers into one rank's schedule memory. Pass-dependent tables of the sums exist for forward and backward
+/// only.
 struct ScheduleTables {
   ScheduleHeader* header = nullptr;
   std::int32_t* source_rank = nullptr;      ///< [capacity rows], -1 = padding
@@ -58,12 +60,14 @@ struct ScheduleTables {
   std::int32_t* topk_experts = nullptr;     ///< [Tmax*K] this rank's ids, -1 past its tokens
   std::int64_t* rank_tiles = nullptr;       ///< [R] row tiles of every rank
   std::int32_t* token_order[2] = {};        ///< [Tmax] tokens by the step that completes them
-  std::int32_t* sum_begin[2] = {};          ///< [max steps + 1] groups of kSumTokens tokens done after i steps
+  std::int32_t* sum_begin[2] = {};  ///< [max steps + 1] groups of kSumTokens tokens done after i steps
   Stretch* stretches[kNumPasses][kNumRoles] = {};
 };
 
 /// Stretches that a rank's order may take: per step at most five, and the prologue and the end.
-MOK_HOST_DEVICE constexpr std::int64_t max_stretches(std::int64_t max_steps) { return 5 * (max_steps + 1) + 4; }
+MOK_HOST_DEVICE constexpr std::int64_t max_stretches(std::int64_t max_steps) {
+  return 5 * (max_steps + 1) + 4;
+}
 
 /// Index of the tables of the sums.
 MOK_HOST_DEVICE constexpr int sum_table(Pass pass) { return pass == Pass::backward ? 1 : 0; }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a task index to what to compute, what to wait for and what to signal: pure functions of a rank's tables.
+// From a task index to what to compute, what to wait for and what to signal: pure functions of a rank's
+// tables.
 //
 // The GPU kernel, the CPU executor, the staged runner and the timeline all call decode_task.
 #pragma once
@@ -14,40 +15,40 @@
 
 namespace mok::program {
 
-/// Every counter of [counter, counter + count) must have reached `at_least`. No task waits for less than all signals
-/// that a counter ever gets: so a wait orders the task behind all who signal it.
+/// Every counter of [counter, counter + count) must have reached `at_least`. No task waits for less than all
+/// signals that a counter ever gets: so a wait orders the task behind all who signal it.
 struct Wait {
   std::int64_t counter = 0;
   std::int64_t count = 0;
   std::uint32_t at_least = 0;
 };
 
-/// One tile of one op. Rows are rows of the rank's expert-sorted order, or tokens for shared ops and sums; row_count
-/// may be less than a full tile's when only the first rows are real.
+/// One tile of one op. Rows are rows of the rank's expert-sorted order, or tokens for shared ops and sums;
+/// row_count may be less than a full tile's when only the first rows are real.
 struct Task {
   static constexpr int kMaxWaits = 4;
 
   Op op = Op::count;
-  Matrix matrix = Matrix::gate;    ///< weight_grad: which weight
-  std::int32_t expert = -1;        ///< local expert; -1 for shared ops and sums
-  std::int64_t row_tile = 0;       ///< index of the row tile; sums: of the group of tokens
-  std::int64_t row_begin = 0;      ///< first row; weight_grad: first row of the contraction
-  std::int64_t row_count = 0;      ///< real rows; weight_grad: rows of the contraction, padding between included
+  Matrix matrix = Matrix::gate;  ///< weight_grad: which weight
+  std::int32_t expert = -1;      ///< local expert; -1 for shared ops and sums
+  std::int64_t row_tile = 0;     ///< index of the row tile; sums: of the group of tokens
+  std::int64_t row_begin = 0;    ///< first row; weight_grad: first row of the contraction
+  std::int64_t row_count = 0;  ///< real rows; weight_grad: rows of the contraction, padding between included
   std::int64_t padded_rows = 0;    ///< rows that the task owns, padding included
   std::int64_t ring_row = 0;       ///< row_begin in the ring buffers
   std::int64_t out_row_begin = 0;  ///< weight_grad: first row of the output tile
   std::int64_t out_row_count = 0;
-  std::int64_t col_begin = 0;      ///< first column of the output tile
+  std::int64_t col_begin = 0;  ///< first column of the output tile
   std::int64_t col_count = 0;
   std::int64_t macrobatch = 0;
   std::int64_t step = 0;
-  bool opens_sum = true;           ///< weight_grad: no earlier segment of this expert; starts from zero, not a carry
-  bool closes_sum = true;          ///< weight_grad: no later segment; rounds and writes the gradient
-  std::int64_t peer_steps = 0;     ///< sums: steps that each rank must have pushed (all it has, if it has fewer)
+  bool opens_sum = true;   ///< weight_grad: no earlier segment of this expert; starts from zero, not a carry
+  bool closes_sum = true;  ///< weight_grad: no later segment; rounds and writes the gradient
+  std::int64_t peer_steps = 0;  ///< sums: steps that each rank must have pushed (all it has, if it has fewer)
   Wait waits[kMaxWaits];
   int num_waits = 0;
-  std::int64_t signal = -1;        ///< counter to add one to; -1 = none
-  std::int64_t step_signal = -1;   ///< step_done counter to add one to, for ops that push to slots; -1 = none
+  std::int64_t signal = -1;       ///< counter to add one to; -1 = none
+  std::int64_t step_signal = -1;  ///< step_done counter to add one to, for ops that push to slots; -1 = none
 
   MOK_HOST_DEVICE constexpr void wait_for(std::int64_t counter, std::int64_t count, std::int64_t at_least) {
     waits[num_waits++] = {counter, count, static_cast<std::uint32_t>(at_least)};
@@ -67,13 +68,14 @@ MOK_HOST_DEVICE constexpr TileAt swizzle(std::int64_t i, std::int64_t rows, std:
   return {first + rest % in_group, rest / in_group};
 }
 
-/// Which part the i-th task of a stretch belongs to, and its index there. Of two lists of a and b tasks, i*a/(a+b)
-/// tasks of the first stand before place i; three lists are mixed as one and the mix of the rest.
+/// Which part the i-th task of a stretch belongs to, and its index there. Of two lists of a and b tasks,
+/// i*a/(a+b) tasks of the first stand before place i; three lists are mixed as one and the mix of the rest.
 struct PartAt {
   int part;
   std::int64_t index;
 };
-MOK_HOST_DEVICE constexpr PartAt pick_part(const Stretch& stretch, const TasksPerUnit& tasks, std::int64_t i) {
+MOK_HOST_DEVICE constexpr PartAt pick_part(const Stretch& stretch, const TasksPerUnit& tasks,
+                                           std::int64_t i) {
   std::int64_t total = tasks.in(stretch);
   for (int part = 0; part + 1 < stretch.num_parts; ++part) {
     const std::int64_t count = tasks.in(stretch.parts[part]);
@@ -136,7 +138,8 @@ struct TaskDecoder {
   }
 
  private:
-  MOK_HOST_DEVICE void columns(Task& task, std::int64_t col_tile, std::int64_t width, std::int64_t cols) const {
+  MOK_HOST_DEVICE void columns(Task& task, std::int64_t col_tile, std::int64_t width,
+                               std::int64_t cols) const {
     task.col_begin = col_tile * width;
     task.col_count = min(width, cols - task.col_begin);
   }
@@ -163,8 +166,8 @@ struct TaskDecoder {
 
   MOK_HOST_DEVICE std::int64_t full(Op op) const { return col_tiles(dims, op); }
 
-  /// The tile that held this tile's ring slot before it, or -1. `held_from` is the first macrobatch that the buffer
-  /// in question ever holds: the replay buffers do not hold macrobatch 0.
+  /// The tile that held this tile's ring slot before it, or -1. `held_from` is the first macrobatch that the
+  /// buffer in question ever holds: the replay buffers do not hold macrobatch 0.
   MOK_HOST_DEVICE std::int64_t tile_before(std::int64_t tile, std::int64_t held_from) const {
     if (pass == Pass::forward) {
       const std::int64_t before = tile + dims.macrobatch_tiles;
@@ -174,11 +177,13 @@ struct TaskDecoder {
     return before >= held_from * dims.macrobatch_tiles ? before : -1;
   }
 
-  MOK_HOST_DEVICE void wait_for_tile(Task& task, Counter counter, std::int64_t tile, std::int64_t at_least) const {
+  MOK_HOST_DEVICE void wait_for_tile(Task& task, Counter counter, std::int64_t tile,
+                                     std::int64_t at_least) const {
     task.wait_for(counters.at(counter, tile), 1, at_least);
   }
 
-  /// All weight gradients over the rows of a tile are done: the last readers of x, grad_output, dG, dU and Hw there.
+  /// All weight gradients over the rows of a tile are done: the last readers of x, grad_output, dG, dU and Hw
+  /// there.
   MOK_HOST_DEVICE void wait_for_segment(Task& task, std::int64_t expert, std::int64_t macrobatch) const {
     task.wait_for(counters.at(Counter::weight_grad_done, segment_index(expert, macrobatch)), 1,
                   WeightGradTiles::make(dims, false).per_expert());
@@ -228,7 +233,8 @@ struct TaskDecoder {
       }
       case Op::gate_up: {
         wait_for_tile(task, Counter::x_arrived, tile, 1);
-        // In forward the slot's old Hd must have been read; in backward dispatch_x has waited for the last reader.
+        // In forward the slot's old Hd must have been read; in backward dispatch_x has waited for the last
+        // reader.
         const std::int64_t before = pass == Pass::forward ? tile_before(tile, 0) : -1;
         if (before >= 0) wait_for_tile(task, Counter::down_done, before, full(Op::down));
         task.signal = counters.at(Counter::gate_up_done, tile);
@@ -286,11 +292,12 @@ struct TaskDecoder {
     const WeightGradTiles tiles = WeightGradTiles::make(dims, shared);
     const std::int64_t intermediate = shared ? dims.shared_intermediate : dims.intermediate;
     int matrix = 0;
-    while (i >= tiles.per_matrix(static_cast<Matrix>(matrix))) i -= tiles.per_matrix(static_cast<Matrix>(matrix++));
+    while (i >= tiles.per_matrix(static_cast<Matrix>(matrix)))
+      i -= tiles.per_matrix(static_cast<Matrix>(matrix++));
     task.matrix = static_cast<Matrix>(matrix);
     const bool is_down = task.matrix == Matrix::down;
-    const TileAt at = is_down ? swizzle(i, tiles.down_rows, tiles.down_cols)
-                              : swizzle(i, tiles.gate_rows, tiles.gate_cols);
+    const TileAt at =
+        is_down ? swizzle(i, tiles.down_rows, tiles.down_cols) : swizzle(i, tiles.gate_rows, tiles.gate_cols);
     task.out_row_begin = at.row * dims.tile.weight_grad_rows;
     task.out_row_count =
         min(dims.tile.weight_grad_rows, (is_down ? dims.hidden : intermediate) - task.out_row_begin);
@@ -318,8 +325,8 @@ struct TaskDecoder {
     task.ring_row = from % dims.macrobatch_tiles * kRowTile;
     task.wait_for(counters.at(Counter::dhidden_done, from), to - from, full(Op::dhidden));
     if (!task.opens_sum) wait_for_segment(task, task.expert, task.macrobatch - 1);
-    // Two carry buffers are used in turn: the one written here was last read by the expert that began the macrobatch
-    // before this one.
+    // Two carry buffers are used in turn: the one written here was last read by the expert that began the
+    // macrobatch before this one.
     if (!task.closes_sum && task.macrobatch >= 2) {
       wait_for_segment_of(task, (task.macrobatch - 1) * dims.macrobatch_tiles);
     }
@@ -345,7 +352,8 @@ struct TaskDecoder {
     task.peer_steps = task.step;
     if (dims.shared_intermediate > 0) {
       const Op op = pass == Pass::backward ? Op::shared_dx : Op::shared_down;
-      task.wait_for(counters.at(Counter::shared_out_done, 0), ceil_div(tables.header->num_tokens, kRowTile), full(op));
+      task.wait_for(counters.at(Counter::shared_out_done, 0), ceil_div(tables.header->num_tokens, kRowTile),
+                    full(op));
     }
   }
 };

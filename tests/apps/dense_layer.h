@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stand-in for the library's layer: the same function without roundings, in any scalar, so that gradients can be
-// held against finite differences.
+// A stand-in for the library's layer: the same function without roundings, in any scalar, so that gradients
+// can be held against finite differences.
 #pragma once
 
 #include <cmath>

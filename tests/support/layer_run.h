@@ -21,18 +21,19 @@ namespace mok::testing {
 struct RunOptions {
   Config config;
   bool staged = false;
-  bool main_grad = false;         ///< weight gradients into zeroed f32 buffers instead of fresh bf16
-  bool recompute = false;         ///< backward from a recomputed context
+  bool main_grad = false;  ///< weight gradients into zeroed f32 buffers instead of fresh bf16
+  bool recompute = false;  ///< backward from a recomputed context
   bool int64_ids = false;
   std::int64_t expert_gap = 0;    ///< extra elements between experts of routed weights and gradients
   int backward_runs = 1;          ///< from the same context
   std::int64_t extra_tokens = 0;  ///< max_tokens beyond what the ranks bring
 };
 
-/// Everything that one forward and backward write, ranks one after the other; routed gradients by global expert.
-/// bf16 results as their floats; comparing bits of these compares bits of those.
+/// Everything that one forward and backward write, ranks one after the other; routed gradients by global
+/// expert. bf16 results as their floats; comparing bits of these compares bits of those.
 struct LayerRun {
-  std::vector<float> out, d_x, d_router_weights, d_gate, d_up, d_down, d_shared_gate, d_shared_up, d_shared_down;
+  std::vector<float> out, d_x, d_router_weights, d_gate, d_up, d_down, d_shared_gate, d_shared_up,
+      d_shared_down;
   reference::Candidate candidate;  ///< the same, as the bound wants it
 };
 
@@ -51,7 +52,8 @@ inline std::vector<float> to_floats(const std::vector<bfloat16>& values) {
 }
 
 inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
+  return a.size() == b.size() &&
+         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
 }
 
 /// Empty when all results that do not depend on R have the same bits, else the names of those that differ.
@@ -75,13 +77,15 @@ inline std::string differences(const LayerRun& a, const LayerRun& b, bool shared
 }
 
 /// The same tokens, in the same order, over `tokens_per_rank.size()` ranks.
-inline reference::Problem split(const reference::Problem& problem, const std::vector<std::int64_t>& tokens_per_rank) {
+inline reference::Problem split(const reference::Problem& problem,
+                                const std::vector<std::int64_t>& tokens_per_rank) {
   reference::RankInput all;
   for (const reference::RankInput& rank : problem.ranks) {
     all.tokens += rank.tokens;
     all.x.insert(all.x.end(), rank.x.begin(), rank.x.end());
     all.topk_experts.insert(all.topk_experts.end(), rank.topk_experts.begin(), rank.topk_experts.end());
-    all.router_weights.insert(all.router_weights.end(), rank.router_weights.begin(), rank.router_weights.end());
+    all.router_weights.insert(all.router_weights.end(), rank.router_weights.begin(),
+                              rank.router_weights.end());
     all.grad_output.insert(all.grad_output.end(), rank.grad_output.begin(), rank.grad_output.end());
   }
   reference::Problem result = problem;
@@ -121,8 +125,11 @@ class LayerHarness {
   [[nodiscard]] WorkspaceOptions workspace_options() const {
     std::int64_t most = 1;
     for (const reference::RankInput& rank : problem_.ranks) most = std::max(most, rank.tokens);
-    return {static_cast<int>(ranks_), most + options_.extra_tokens, problem_.hidden,
-            static_cast<int>(problem_.topk), {}};
+    return {static_cast<int>(ranks_),
+            most + options_.extra_tokens,
+            problem_.hidden,
+            static_cast<int>(problem_.topk),
+            {}};
   }
 
   [[nodiscard]] Schedule schedule(Workspace& workspace) const {
@@ -255,7 +262,9 @@ class LayerHarness {
     Gradient d_gate, d_up, d_down, d_shared_gate, d_shared_up, d_shared_down;
   };
 
-  static void poison(std::vector<bfloat16>& values) { std::fill(values.begin(), values.end(), to_bfloat16(kNaN)); }
+  static void poison(std::vector<bfloat16>& values) {
+    std::fill(values.begin(), values.end(), to_bfloat16(kNaN));
+  }
 
   [[nodiscard]] std::int64_t expert_stride() const {
     return problem_.intermediate * problem_.hidden + options_.expert_gap;
@@ -264,7 +273,8 @@ class LayerHarness {
   /// All experts' weights with the gap between them filled with NaN: reading it would show.
   [[nodiscard]] std::vector<bfloat16> spread(const std::vector<double>& weights) const {
     const std::int64_t elements = problem_.intermediate * problem_.hidden;
-    std::vector<bfloat16> result(static_cast<std::size_t>(problem_.experts * expert_stride()), to_bfloat16(kNaN));
+    std::vector<bfloat16> result(static_cast<std::size_t>(problem_.experts * expert_stride()),
+                                 to_bfloat16(kNaN));
     for (std::int64_t e = 0; e < problem_.experts; ++e) {
       for (std::int64_t n = 0; n < elements; ++n) {
         result[static_cast<std::size_t>(e * expert_stride() + n)] =
@@ -294,7 +304,8 @@ class LayerHarness {
     result.grad_output = to_bf16(rank.grad_output);
     result.out.resize(rank.x.size());
     result.d_x.resize(rank.x.size());
-    for (const double weight : rank.router_weights) result.router_weights.push_back(static_cast<float>(weight));
+    for (const double weight : rank.router_weights)
+      result.router_weights.push_back(static_cast<float>(weight));
     result.d_router_weights.resize(rank.router_weights.size());
     result.ids = rank.topk_experts;
     result.ids64.assign(rank.topk_experts.begin(), rank.topk_experts.end());
@@ -323,9 +334,11 @@ class LayerHarness {
   [[nodiscard]] ExpertWeights routed(std::size_t r) const {
     const std::int64_t first = static_cast<std::int64_t>(r) * local_experts_ * expert_stride();
     const auto view = [&](const std::vector<bfloat16>& weight, std::int64_t rows, std::int64_t cols) {
-      return ConstTensorView(weight.data() + first, {local_experts_, rows, cols}).with_expert_stride(expert_stride());
+      return ConstTensorView(weight.data() + first, {local_experts_, rows, cols})
+          .with_expert_stride(expert_stride());
     };
-    return {view(gate_, problem_.intermediate, problem_.hidden), view(up_, problem_.intermediate, problem_.hidden),
+    return {view(gate_, problem_.intermediate, problem_.hidden),
+            view(up_, problem_.intermediate, problem_.hidden),
             view(down_, problem_.hidden, problem_.intermediate)};
   }
   [[nodiscard]] ExpertWeights shared() const {
@@ -337,8 +350,8 @@ class LayerHarness {
   }
   TensorView routed_gradient(Gradient& gradient, std::int64_t rows, std::int64_t cols) const {
     const std::initializer_list<std::int64_t> shape{local_experts_, rows, cols};
-    const TensorView view =
-        options_.main_grad ? TensorView(gradient.main.data(), shape) : TensorView(gradient.fresh.data(), shape);
+    const TensorView view = options_.main_grad ? TensorView(gradient.main.data(), shape)
+                                               : TensorView(gradient.fresh.data(), shape);
     return view.with_expert_stride(expert_stride());
   }
   TensorView shared_gradient(Gradient& gradient, std::int64_t rows, std::int64_t cols) const {

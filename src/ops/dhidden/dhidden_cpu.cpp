@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "ops/dhidden/dhidden.h"
+
 #include <algorithm>
 
 #include "cpu/tile_gemm.h"
-#include "ops/dhidden/dhidden.h"
 
 namespace mok::ops {
 namespace {
@@ -19,7 +20,8 @@ void store_partials(float* partials, const float* d_hidden_raw, const bfloat16* 
       hidden[c] = to_float(swiglu(gate[begin + c], up[begin + c], limit));
     }
     float sum = 0.0f;
-    for (std::int64_t c = 0; c < program::kPartialCols; ++c) sum = fma(d_hidden_raw[begin + c], hidden[c], sum);
+    for (std::int64_t c = 0; c < program::kPartialCols; ++c)
+      sum = fma(d_hidden_raw[begin + c], hidden[c], sum);
     *partials++ = sum;
   }
 }

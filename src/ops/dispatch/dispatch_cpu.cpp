@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "ops/dispatch/dispatch.h"
+
 #include <algorithm>
 #include <cstring>
-
-#include "ops/dispatch/dispatch.h"
 
 namespace mok::ops {
 

@@ -3,8 +3,8 @@
 //
 //   y = bf16(Hd Wd^T)      f32 accumulation over I in steps of 64
 //
-// A routed row goes unweighted straight to slot t*K+k of its source rank: every slot has one writer. The shared
-// expert's rows go to this rank's shared output.
+// A routed row goes unweighted straight to slot t*K+k of its source rank: every slot has one writer. The
+// shared expert's rows go to this rank's shared output.
 #pragma once
 
 #include "ops/cpu_op.h"

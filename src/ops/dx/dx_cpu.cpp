@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cpu/tile_gemm.h"
 #include "ops/dx/dx.h"
+
+#include "cpu/tile_gemm.h"
 #include "ops/push_rows.h"
 
 namespace mok::ops {

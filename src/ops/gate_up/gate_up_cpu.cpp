@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "ops/gate_up/gate_up.h"
+
 #include <algorithm>
 
 #include "cpu/tile_gemm.h"
-#include "ops/gate_up/gate_up.h"
 
 namespace mok::ops {
 

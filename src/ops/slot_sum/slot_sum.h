@@ -4,8 +4,8 @@
 //   weighted_sum:  out[t] = bf16(y_shared[t] + sum over k of w[t,k] * y[t,k])     fma from the bf16 y_shared
 //   grad_sum:      d_x[t] = bf16(d_x_shared[t] + sum over k of dx_route[t,k]), and d_router_weights[t,k]
 //
-// Without a shared expert the sum starts from 0. A dropped route is left out by selection (its slot holds old data),
-// never multiplied by zero; its d_router_weights is 0.
+// Without a shared expert the sum starts from 0. A dropped route is left out by selection (its slot holds old
+// data), never multiplied by zero; its d_router_weights is 0.
 #pragma once
 
 #include "ops/cpu_op.h"

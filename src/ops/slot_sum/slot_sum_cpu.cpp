@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "ops/slot_sum/slot_sum.h"
+
 #include <algorithm>
 
 #include "cpu/tile_buffer.h"
 #include "ops/arith.h"
-#include "ops/slot_sum/slot_sum.h"
 
 namespace mok::ops {
 namespace {

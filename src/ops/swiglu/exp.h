@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // exp in float from fma alone.
 //
-// Not std::exp: a loop over libm's would not vectorise (a tenth of a small layer's time), and a vector library's
-// rounds differently at the ends of a loop, so that a value would depend on where its row stands. Built from
-// correctly rounded operations, this one gives the same bits in scalar code, in any vector width, and on a GPU.
+// Not std::exp: a loop over libm's would not vectorise (a tenth of a small layer's time), and a vector
+// library's rounds differently at the ends of a loop, so that a value would depend on where its row stands.
+// Built from correctly rounded operations, this one gives the same bits in scalar code, in any vector width,
+// and on a GPU.
 #pragma once
 
 #include <cstdint>

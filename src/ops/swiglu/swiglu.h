@@ -11,7 +11,8 @@
 
 namespace mok::ops {
 
-/// Clamp of gate (from above) and up (both sides). Infinite = none: it then changes nothing, not even infinities.
+/// Clamp of gate (from above) and up (both sides). Infinite = none: it then changes nothing, not even
+/// infinities.
 struct SwigluLimit {
   float value = std::numeric_limits<float>::infinity();
 
@@ -24,15 +25,20 @@ struct SwigluLimit {
   }
   /// Where the clamp lets a gradient through. With a limit, NaN is not within it; the output shows it.
   [[nodiscard]] MOK_HOST_DEVICE bool passes_gate(float gate) const { return is_none() || gate <= value; }
-  [[nodiscard]] MOK_HOST_DEVICE bool passes_up(float up) const { return is_none() || (-value <= up && up <= value); }
+  [[nodiscard]] MOK_HOST_DEVICE bool passes_up(float up) const {
+    return is_none() || (-value <= up && up <= value);
+  }
 
  private:
-  [[nodiscard]] MOK_HOST_DEVICE bool is_none() const { return value == std::numeric_limits<float>::infinity(); }
+  [[nodiscard]] MOK_HOST_DEVICE bool is_none() const {
+    return value == std::numeric_limits<float>::infinity();
+  }
 };
 
 MOK_HOST_DEVICE inline float sigmoid(float x) { return div(1.0f, add(1.0f, exp(-x))); }
 
-/// Hd = bf16(silu(G') * U'), from the rounded G and U, so that recomputing it from saved G and U gives the same bits.
+/// Hd = bf16(silu(G') * U'), from the rounded G and U, so that recomputing it from saved G and U gives the
+/// same bits.
 MOK_HOST_DEVICE inline bfloat16 swiglu(bfloat16 gate, bfloat16 up, SwigluLimit limit) {
   const float g = limit.clamp_gate(to_float(gate));
   const float u = limit.clamp_up(to_float(up));
@@ -43,9 +49,10 @@ struct SwigluGradient {
   bfloat16 d_gate, d_up;
 };
 
-/// dG = bf16(dH * U' * (s + G' s (1 - s))) and dU = bf16(dH * silu(G')), s = sigmoid(G'), each 0 where its clamp
-/// holds. The masks select; a product with 0 would turn an infinite dH into NaN.
-MOK_HOST_DEVICE inline SwigluGradient swiglu_gradient(float d_hidden, bfloat16 gate, bfloat16 up, SwigluLimit limit) {
+/// dG = bf16(dH * U' * (s + G' s (1 - s))) and dU = bf16(dH * silu(G')), s = sigmoid(G'), each 0 where its
+/// clamp holds. The masks select; a product with 0 would turn an infinite dH into NaN.
+MOK_HOST_DEVICE inline SwigluGradient swiglu_gradient(float d_hidden, bfloat16 gate, bfloat16 up,
+                                                      SwigluLimit limit) {
   const float raw_gate = to_float(gate);
   const float raw_up = to_float(up);
   const float g = limit.clamp_gate(raw_gate);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "ops/weight_grad/weight_grad.h"
+
 #include <algorithm>
 
 #include "cpu/tile_gemm.h"
-#include "ops/weight_grad/weight_grad.h"
 
 namespace mok::ops {
 namespace {
@@ -11,7 +12,8 @@ using cpu::kStep;
 using cpu::kTile;
 
 /// The carried accumulator's tile for the boundary behind `macrobatch`. Buffers are used in turn.
-float* carry_tile(const RankView& view, const program::Task& task, std::int64_t macrobatch, std::int64_t cols) {
+float* carry_tile(const RankView& view, const program::Task& task, std::int64_t macrobatch,
+                  std::int64_t cols) {
   const std::int64_t elements = view.dims.intermediate * view.dims.hidden;
   const std::int64_t buffer = macrobatch % 2 * program::kNumMatrices + static_cast<std::int64_t>(task.matrix);
   return view.carry + buffer * elements + task.out_row_begin * cols + task.col_begin;
@@ -28,10 +30,11 @@ void accumulate(const program::Task& task, const bfloat16* a, std::int64_t a_str
   }
 }
 
-void store_gradient(const GradientView& gradient, std::int32_t expert, const program::Task& task, std::int64_t cols,
-                    const cpu::TileBuffer& buffer) {
+void store_gradient(const GradientView& gradient, std::int32_t expert, const program::Task& task,
+                    std::int64_t cols, const cpu::TileBuffer& buffer) {
   for (std::int64_t r = 0; r < task.out_row_count; ++r) {
-    const std::int64_t at = expert * gradient.expert_stride + (task.out_row_begin + r) * cols + task.col_begin;
+    const std::int64_t at =
+        expert * gradient.expert_stride + (task.out_row_begin + r) * cols + task.col_begin;
     const float* const from = buffer.acc[0] + r * kTile;
     if (gradient.is_main_grad) {
       float* const to = static_cast<float*>(gradient.data) + at;
@@ -47,7 +50,8 @@ void store_gradient(const GradientView& gradient, std::int32_t expert, const pro
 void WeightGrad::run_cpu(const RankView& view, const program::Task& task, cpu::TileBuffer& buffer) {
   const bool shared = program::is_shared(task.op);
   const bool is_down = task.matrix == program::Matrix::down;
-  const Activations rows = activations(view, shared, std::max(task.expert, 0), task.macrobatch, task.ring_row);
+  const Activations rows =
+      activations(view, shared, std::max(task.expert, 0), task.macrobatch, task.ring_row);
   const std::int64_t hidden = view.dims.hidden;
   const std::int64_t cols = is_down ? rows.intermediate : hidden;
   const GradientView& gradient = (shared ? view.d_shared : view.d_routed).of(task.matrix);
@@ -61,10 +65,12 @@ void WeightGrad::run_cpu(const RankView& view, const program::Task& task, cpu::T
     }
   }
   if (is_down) {
-    accumulate(task, rows.grad + task.out_row_begin, hidden, rows.hidden + task.col_begin, rows.intermediate, buffer);
+    accumulate(task, rows.grad + task.out_row_begin, hidden, rows.hidden + task.col_begin, rows.intermediate,
+               buffer);
   } else {
     const bfloat16* const d_activation = task.matrix == program::Matrix::gate ? rows.d_gate : rows.d_up;
-    accumulate(task, d_activation + task.out_row_begin, rows.intermediate, rows.x + task.col_begin, hidden, buffer);
+    accumulate(task, d_activation + task.out_row_begin, rows.intermediate, rows.x + task.col_begin, hidden,
+               buffer);
   }
   if (task.closes_sum) {
     store_gradient(gradient, rows.expert, task, cols, buffer);
