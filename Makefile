@@ -19,8 +19,8 @@ sanitize:
 
 # Every benchmark: a table here, all numbers in build/bench.json.
 bench:
-	@tools/setup build bench
-	@cmake --preset cpu -DMOK_BUILD_BENCH=ON
+	@tools/setup build test bench
+	@cmake --preset cpu
 	@cmake --build --preset cpu --target mok_bench
 	build/cpu/mok_bench --benchmark_out=build/bench.json --benchmark_out_format=json $(ARGS)
 

@@ -19,10 +19,11 @@ Adam::Adam(std::vector<Parameter<float>*> parameters, const AdamOptions& options
 void Adam::step(double learning_rate) {
   beta1_power_ *= options_.beta1;
   beta2_power_ *= options_.beta2;
-  // value -= rate * (mean / (1 - beta1^t)) / (sqrt(square / (1 - beta2^t)) + epsilon), the corrections moved
+  // value -= decay * value + rate * (mean / (1 - beta1^t)) / (sqrt(square / (1 - beta2^t)) + epsilon), the corrections moved
   // into two scalars.
   const double root = std::sqrt(1 - beta2_power_);
   const auto rate = static_cast<float>(learning_rate * root / (1 - beta1_power_));
+  const auto kept = static_cast<float>(1 - learning_rate * options_.weight_decay);
   const auto epsilon = static_cast<float>(options_.epsilon * root);
   const auto beta1 = static_cast<float>(options_.beta1);
   const auto beta2 = static_cast<float>(options_.beta2);
@@ -37,7 +38,7 @@ void Adam::step(double learning_rate) {
       Part square(moments_[p].square.data() + begin, count);
       mean = beta1 * mean + (1 - beta1) * grad;
       square = beta2 * square + (1 - beta2) * grad.square();
-      value -= rate * mean / (square.sqrt() + epsilon);
+      value = kept * value - rate * mean / (square.sqrt() + epsilon);
     });
   }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Adam optimizer (Kingma & Ba), on f32 master values.
+// The Adam optimizer (Kingma & Ba) with decoupled weight decay (Loshchilov & Hutter), on f32 master values.
 #pragma once
 
 #include <vector>
@@ -12,6 +12,7 @@ struct AdamOptions {
   double beta1 = 0.9;   ///< decay of the mean gradient
   double beta2 = 0.99;  ///< decay of the mean squared gradient
   double epsilon = 1e-8;
+  double weight_decay = 0;  ///< part of a value that a step takes away, per unit of learning rate
 };
 
 class Adam {

@@ -24,7 +24,8 @@ ModelSizes model_sizes(const TrainArguments& arguments) {
   return {.context = arguments.context,
           .hidden = arguments.shape.hidden,
           .experts = arguments.shape.experts,
-          .topk = arguments.shape.topk};
+          .topk = arguments.shape.topk,
+          .balance_factor = arguments.balance};
 }
 
 TrainingOptions training_options(const TrainArguments& arguments) {

@@ -36,6 +36,7 @@ void TrainArguments::add_to(CLI::App& command) {
   command.add_option("--steps", steps, "Training steps, of ranks * tokens each")
       ->check(whole_number(1, kMaxSteps));
   command.add_option("--lr", learning_rate, "Peak learning rate of Adam")->check(positive_number(10));
+  command.add_option("--balance", balance, "Weight of the load-balancing loss")->check(positive_number(100));
   command.add_option("--seed", seed, "Of all random numbers; the same seed gives the same bits")
       ->check(whole_number(0, INT64_MAX));
   command.add_option("--workers", workers, "Compute threads per rank; 0 = this machine's cores / ranks")

@@ -61,7 +61,8 @@ std::vector<Position> PositionSampler::next(std::int64_t count) {
 void train(LanguageModel<float>& model, const Corpus& corpus, const TrainingOptions& options,
            const std::function<void(std::int64_t step, double loss)>& after_step) {
   PositionSampler sampler(corpus.training_positions(), options.seed);
-  Adam adam(model.parameters(), {}, options.threads);
+  AdamOptions adam_options; if(getenv("WD")) adam_options.weight_decay = atof(getenv("WD"));
+  Adam adam(model.parameters(), adam_options, options.threads);
   for (std::int64_t step = 1; step <= options.steps; ++step) {
     throw_if_interrupted();
     const Batch batch = gather_batch(corpus, sampler.next(options.tokens_per_step));

@@ -14,8 +14,7 @@ std::string Status::sentence() const {
     case StatusKind::capacity_overflow:
       return fmt::format(
           "rank {} got {} routed rows, more than the {} that its tables hold (its fullest expert is {}); "
-          "nothing was "
-          "computed and the outputs are NaN; a schedule_capacity_multiplier of {:.4g} would do",
+          "nothing was computed and the outputs are NaN; a schedule_capacity_multiplier of {:.4g} would do",
           rank, rows, capacity, expert, multiplier);
     case StatusKind::expert_id_out_of_range: {
       // Schedules hold 32-bit ids; a wider one arrives as their lowest value.
@@ -33,8 +32,7 @@ std::string Status::sentence() const {
       const std::string awaited = is_flag ? fmt::format("{} {}", counter, tile) : counter;
       return fmt::format(
           "rank {}, {} worker {}: {} waited {:g} s for {} to reach {} and saw {} (pass {}); the pass was "
-          "abandoned on "
-          "every rank and its outputs are NaN; call reset() to use the workspace again",
+          "abandoned on every rank and its outputs are NaN; call reset() to use the workspace again",
           rank, role, worker, waiter, seconds, awaited, expected, seen, epoch);
     }
   }

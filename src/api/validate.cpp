@@ -96,7 +96,7 @@ std::string describe(ops::SwigluLimit limit) {
 /// the tensor itself may be anything.
 std::int64_t check_shape(const std::string& name, const ConstTensorView& tensor, const TensorRule& rule) {
   if (tensor.dims != static_cast<int>(rule.shape.size())) {
-    refuse("{} has {} dimensions; it must have {}: {}", name, tensor.dims, rule.shape.size(),
+    refuse("{} is {}-dimensional; it must be {}-dimensional, {}", name, tensor.dims, rule.shape.size(),
            letters_of(rule.shape));
   }
   std::int64_t elements = 1;
@@ -226,7 +226,8 @@ void check_tensor(const std::string& name, const ConstTensorView& tensor, const 
 
 void check_entry_count(const char* name, std::size_t count, const WorkspaceOptions& options) {
   if (count != static_cast<std::size_t>(options.ranks)) {
-    refuse("{} has {} entries; it must have one per rank of the workspace ({})", name, count, options.ranks);
+    refuse("{} has a size of {}; it must have one entry per rank of the workspace ({})", name, count,
+           options.ranks);
   }
 }
 

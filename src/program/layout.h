@@ -226,8 +226,8 @@ MOK_HOST_DEVICE constexpr Layout make_layout(const Dims& dims) {
   return layout;
 }
 
-/// Bits of a watermark that count steps; the epoch stands above them, so that `>=` orders both. A rank has less than
-/// 2^31 rows (checked), hence less than 2^25 steps; 2^38 epochs outlast any run.
+/// Bits of a watermark that count steps; the epoch stands above them, so that `>=` orders both. A rank has
+/// less than 2^31 rows (checked), hence less than 2^25 steps; 2^38 epochs outlast any run.
 inline constexpr int kWatermarkStepBits = 26;
 
 MOK_HOST_DEVICE constexpr std::uint64_t watermark_value(std::uint64_t epoch, std::int64_t steps) {

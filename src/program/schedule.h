@@ -93,6 +93,13 @@ MOK_HOST_DEVICE inline void clear_rows(const Dims& dims, const ScheduleTables& t
   for (std::int64_t tile = 0; tile < dims.capacity_tiles(); ++tile) tables.tile_expert[tile] = -1;
 }
 
+MOK_HOST_DEVICE inline void clear_tokens(const Dims& dims, const ScheduleTables& tables) {
+  for (int table = 0; table < 2; ++table) {
+    for (std::int64_t t = 0; t < dims.max_tokens; ++t) tables.token_order[table][t] = -1;
+    for (std::int64_t i = 0; i <= dims.max_steps(); ++i) tables.sum_begin[table][i] = 0;
+  }
+}
+
 MOK_HOST_DEVICE inline void clear_experts(const Dims& dims, const ScheduleTables& tables) {
   for (std::int32_t e = 0; e < dims.local_experts(); ++e) tables.rows_per_expert[e] = 0;
   for (std::int32_t e = 0; e <= dims.local_experts(); ++e) tables.first_tile[e] = 0;
@@ -189,6 +196,7 @@ MOK_HOST_DEVICE inline void build_schedule(const Dims& dims, const RoutingInput&
     tables.topk_experts[s] = in.gathered[dims.rank * dims.slots() + s];
   }
   detail::clear_rows(dims, tables);
+  detail::clear_tokens(dims, tables);
   detail::clear_experts(dims, tables);
   detail::count_routes(dims, in, header);
   if (header.refusal == Refusal::none) detail::place_experts(dims, in, tables);

@@ -26,7 +26,8 @@ struct Sizes {
 
 /// Both ways to name sizes must refuse alike: the estimate, and the workspace with its reserve().
 void expect_refused(const Sizes& sizes, const std::string& sentence) {
-  EXPECT_EQ(refusal_of([&] { static_cast<void>(nbytes_for(sizes.config, sizes.options, sizes.layer)); }), sentence);
+  EXPECT_EQ(refusal_of([&] { static_cast<void>(nbytes_for(sizes.config, sizes.options, sizes.layer)); }),
+            sentence);
   EXPECT_EQ(refusal_of([&] { Workspace(sizes.config, sizes.options).reserve(sizes.layer); }), sentence);
 }
 
@@ -56,7 +57,8 @@ TEST(ConfigRange, ComputeWorkers) {
 }
 
 TEST(ConfigRange, MinibatchSize) {
-  for (const std::int64_t bad : std::initializer_list<std::int64_t>{0, -128, 127, 200, std::int64_t{1} << 31, kTera}) {
+  for (const std::int64_t bad :
+       std::initializer_list<std::int64_t>{0, -128, 127, 200, std::int64_t{1} << 31, kTera}) {
     Sizes sizes;
     sizes.config.minibatch_size = bad;
     sizes.config.macrobatch_size = bad;
@@ -66,7 +68,8 @@ TEST(ConfigRange, MinibatchSize) {
 }
 
 TEST(ConfigRange, MacrobatchSize) {
-  for (const std::int64_t bad : std::initializer_list<std::int64_t>{0, -256, 128, 384, std::int64_t{1} << 31, kTera}) {
+  for (const std::int64_t bad :
+       std::initializer_list<std::int64_t>{0, -256, 128, 384, std::int64_t{1} << 31, kTera}) {
     Sizes sizes;
     sizes.config.minibatch_size = 256;
     sizes.config.macrobatch_size = bad;
@@ -76,7 +79,7 @@ TEST(ConfigRange, MacrobatchSize) {
 }
 
 TEST(ConfigRange, CapacityMultiplier) {
-  const std::vector<Bad<double>> bads{{0, "0"},     {-0.5, "-0.5"},          {1.5, "1.5"},
+  const std::vector<Bad<double>> bads{{0, "0"},      {-0.5, "-0.5"},     {1.5, "1.5"},
                                       {kNaN, "nan"}, {kInfinity, "inf"}, {-kInfinity, "-inf"}};
   for (const Bad<double>& bad : bads) {
     Sizes sizes;
@@ -109,7 +112,8 @@ TEST(ConfigRange, SwigluLimit) {
 TEST(ConfigRange, Deadlines) {
   const std::vector<Bad<double>> bads{{-1, "-1"}, {kNaN, "nan"}, {kInfinity, "inf"}};
   for (const Bad<double>& bad : bads) {
-    const std::string rest = " is " + bad.printed + "; it must be a finite number of seconds, 0 for no deadline";
+    const std::string rest =
+        " is " + bad.printed + "; it must be a finite number of seconds, 0 for no deadline";
     Sizes sizes;
     sizes.config.arrival_deadline_seconds = bad.value;
     expect_refused(sizes, "arrival_deadline_seconds" + rest);
@@ -148,7 +152,8 @@ TEST(WorkspaceOptionsRange, HiddenSize) {
   for (const std::int64_t bad : std::initializer_list<std::int64_t>{0, -64, 32, 100, 1048640, kTera}) {
     Sizes sizes;
     sizes.options.hidden_size = bad;
-    expect_refused(sizes, "hidden_size is " + std::to_string(bad) + "; it must be a multiple of 64 from 64 to 1048576");
+    expect_refused(
+        sizes, "hidden_size is " + std::to_string(bad) + "; it must be a multiple of 64 from 64 to 1048576");
   }
 }
 
@@ -169,19 +174,21 @@ TEST(LayerShapeRange, NumExperts) {
 TEST(LayerShapeRange, ExpertsDivideOverRanks) {
   Sizes sizes;
   sizes.layer.num_experts = 5;
-  expect_refused(sizes,
-                 "num_experts is 5; it must be a multiple of ranks (2), for every rank holds as many experts");
+  expect_refused(
+      sizes, "num_experts is 5; it must be a multiple of ranks (2), for every rank holds as many experts");
 }
 
 TEST(LayerShapeRange, TopkAboveExperts) {
   Sizes sizes;
   sizes.options.topk = 5;
-  expect_refused(sizes, "topk is 5; it must be at most num_experts (4), for a token goes to different experts");
+  expect_refused(sizes,
+                 "topk is 5; it must be at most num_experts (4), for a token goes to different experts");
 }
 
 TEST(LayerShapeRange, IntermediateSizes) {
   for (const std::int64_t bad : std::initializer_list<std::int64_t>{-64, 96, 1048640, kTera}) {
-    const std::string rest = " is " + std::to_string(bad) + "; it must be a multiple of 64 from 64 to 1048576";
+    const std::string rest =
+        " is " + std::to_string(bad) + "; it must be a multiple of 64 from 64 to 1048576";
     Sizes sizes;
     sizes.layer.intermediate_size = bad;
     expect_refused(sizes, "intermediate_size" + rest);

@@ -26,7 +26,8 @@ std::string refusal_of(const Call& call) {
   return "nothing was refused";
 }
 
-/// R = 2, T = 5 and 3, H = 64, I = 128, Is = 192, E = 4 (El = 2), K = 2: no two sizes that could be mixed up agree.
+/// R = 2, T = 5 and 3, H = 64, I = 128, Is = 192, E = 4 (El = 2), K = 2: no two sizes that could be mixed up
+/// agree.
 inline reference::Problem small_problem() {
   reference::ProblemOptions options;
   options.hidden = 64;
@@ -38,7 +39,8 @@ inline reference::Problem small_problem() {
   return reference::random_problem(options);
 }
 
-/// Calls that spoil one argument must be refused, leave every output as it was, and not disturb the next good call.
+/// Calls that spoil one argument must be refused, leave every output as it was, and not disturb the next good
+/// call.
 class Refusals {
  public:
   explicit Refusals(const RunOptions& options = {}, reference::Problem problem = small_problem())

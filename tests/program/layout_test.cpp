@@ -130,7 +130,8 @@ TEST(Watermark, OrdersEpochsBeforeSteps) {
   EXPECT_LT(watermark_value(1, 0), watermark_value(1, 1));
   EXPECT_LT(watermark_value(1, (1 << kWatermarkStepBits) - 1), watermark_value(2, 0));
   EXPECT_LT(watermark_value(0, 5), watermark_value(1, 0));
-  EXPECT_LT(watermark_value((1ULL << 43) - 1, 7), watermark_value(1ULL << 43, 0));
+  constexpr std::uint64_t kLate = std::uint64_t{1} << (63 - kWatermarkStepBits);
+  EXPECT_LT(watermark_value(kLate - 1, 7), watermark_value(kLate, 0));
   EXPECT_EQ(watermark_value(3, 4) >> kWatermarkStepBits, 3u);
 }
 
