@@ -8,7 +8,7 @@ elseif(NOT bench_sources)
   message(STATUS "mok_bench: skipped, it has no sources yet")
 else()
   add_executable(mok_bench ${bench_sources})
-  target_include_directories(mok_bench PRIVATE "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}")
+  target_include_directories(mok_bench PRIVATE "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src")
   target_link_libraries(
     mok_bench PRIVATE benchmark::benchmark Eigen3::Eigen fmt::fmt-header-only $<TARGET_NAME_IF_EXISTS:mok>
                       $<TARGET_NAME_IF_EXISTS:mok_reference> mok_flags)

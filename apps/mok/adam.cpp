@@ -19,8 +19,8 @@ Adam::Adam(std::vector<Parameter<float>*> parameters, const AdamOptions& options
 void Adam::step(double learning_rate) {
   beta1_power_ *= options_.beta1;
   beta2_power_ *= options_.beta2;
-  // value -= decay * value + rate * (mean / (1 - beta1^t)) / (sqrt(square / (1 - beta2^t)) + epsilon), the corrections moved
-  // into two scalars.
+  // value -= decay * value + rate * (mean / (1 - beta1^t)) / (sqrt(square / (1 - beta2^t)) + epsilon), the
+  // corrections moved into two scalars.
   const double root = std::sqrt(1 - beta2_power_);
   const auto rate = static_cast<float>(learning_rate * root / (1 - beta1_power_));
   const auto kept = static_cast<float>(1 - learning_rate * options_.weight_decay);

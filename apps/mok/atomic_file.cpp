@@ -2,6 +2,7 @@
 #include "mok/atomic_file.h"
 
 #include <cerrno>
+#include <string>
 #include <system_error>
 #include <utility>
 

@@ -3,6 +3,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -30,47 +31,54 @@ CLI::Validator whole_number(std::int64_t low, std::int64_t high, std::int64_t mu
     if (parse(text, number) && number >= low && number <= high && number % multiple == 0) return {};
     return fmt::format("'{}' should be a {} from {} to {}.", text, kind, low, high);
   };
-  return CLI::Validator(check, fmt::format("{}..{}", low, high));
+  return CLI::Validator(check, "");
 }
 
-CLI::Validator positive_number(double high) {
+CLI::Option* add_whole_number(CLI::App& command, const std::string& name, std::int64_t& value,
+                              const std::string& description, std::int64_t low, std::int64_t high,
+                              std::int64_t multiple) {
+  return command.add_option(name, value, description)
+      ->option_text(fmt::format("N [{}]", value))
+      ->check(whole_number(low, high, multiple));
+}
+
+CLI::Option* add_positive_number(CLI::App& command, const std::string& name, double& value,
+                                 const std::string& description, double high) {
   const auto check = [=](const std::string& text) -> std::string {
     double number = 0;
     if (parse(text, number) && std::isfinite(number) && number > 0 && number <= high) return {};
     return fmt::format("'{}' should be a number above 0, at most {}.", text, high);
   };
-  return CLI::Validator(check, fmt::format("above 0, to {}", high));
+  return command.add_option(name, value, description)
+      ->option_text(fmt::format("X [{}]", value))
+      ->check(check, "");
 }
 
 void add_routing_options(CLI::App& command, LayerSizes& shape) {
-  command.add_option("--tokens", shape.tokens, "Tokens that each rank brings")
-      ->check(whole_number(1, kMaxTokens));
-  command.add_option("--experts", shape.experts, "Experts over all ranks, which --ranks divides")
-      ->check(whole_number(1, kMaxExperts));
-  command.add_option("--topk", shape.topk, "Experts that each token goes to")
-      ->check(whole_number(1, kMaxTopk));
-  command.add_option("--ranks", shape.ranks, "Virtual ranks of the expert-parallel group")
-      ->check(whole_number(1, kMaxRanks));
+  add_whole_number(command, "--ranks", shape.ranks, "Virtual ranks of the expert-parallel group", 1,
+                   kMaxRanks);
+  add_whole_number(command, "--tokens", shape.tokens, "Tokens that each rank brings", 1, kMaxTokens);
+  add_whole_number(command, "--experts", shape.experts, "Experts over all ranks, which --ranks divides", 1,
+                   kMaxExperts);
+  add_whole_number(command, "--topk", shape.topk, "Experts that each token goes to", 1, kMaxTopk);
 }
 
 void add_width_options(CLI::App& command, LayerSizes& shape) {
-  command.add_option("--hidden", shape.hidden, "Hidden size, a multiple of 64")
-      ->check(whole_number(64, kMaxWidth, 64));
-  command.add_option("--intermediate", shape.intermediate, "Width of an expert, a multiple of 64")
-      ->check(whole_number(64, kMaxWidth, 64));
+  add_whole_number(command, "--hidden", shape.hidden, "Hidden size, a multiple of 64", 64, kMaxWidth, 64);
+  add_whole_number(command, "--intermediate", shape.intermediate, "Width of an expert, a multiple of 64", 64,
+                   kMaxWidth, 64);
 }
 
 void add_layer_options(CLI::App& command, LayerSizes& shape) {
-  command
-      .add_option("--shared", shape.shared_intermediate,
-                  "Width of the shared expert, a multiple of 64; 0 = none")
-      ->check(whole_number(0, kMaxWidth, 64));
-  command.add_option("--minibatch", shape.minibatch, "Rows per step of the task order, a multiple of 128")
-      ->check(whole_number(128, kMaxBatch, 128));
-  command
-      .add_option("--macrobatch", shape.macrobatch,
-                  "Rows that rings and contexts hold, a multiple of --minibatch")
-      ->check(whole_number(128, kMaxBatch, 128));
+  add_whole_number(command, "--shared", shape.shared_intermediate,
+                   "Width of the shared expert, a multiple of 64; 0 = none", 0, kMaxWidth, 64);
+  const Config library;
+  add_whole_number(command, "--minibatch", shape.minibatch,
+                   "Rows per step of the task order, a multiple of 128", 128, kMaxBatch, 128)
+      ->option_text(fmt::format("N [{}]", library.minibatch_size));
+  add_whole_number(command, "--macrobatch", shape.macrobatch,
+                   "Rows that rings and contexts hold, a multiple of --minibatch", 128, kMaxBatch, 128)
+      ->option_text(fmt::format("N [{}]", library.macrobatch_size));
 }
 
 void check_shape(const LayerSizes& shape) {

@@ -17,10 +17,16 @@ void add_train(CLI::App& app, int& exit_status);
 void add_check(CLI::App& app, int& exit_status);
 void add_doctor(CLI::App& app, int& exit_status);
 
-/// A whole number in [low, high], and a multiple of `multiple`.
+/// Refuses anything but a whole number in [low, high] that is a multiple of `multiple`.
 CLI::Validator whole_number(std::int64_t low, std::int64_t high, std::int64_t multiple = 1);
-/// A finite number above 0 and up to `high`.
-CLI::Validator positive_number(double high);
+
+/// An option for a whole number in [low, high] that is a multiple of `multiple`. Help shows its default.
+CLI::Option* add_whole_number(CLI::App& command, const std::string& name, std::int64_t& value,
+                              const std::string& description, std::int64_t low, std::int64_t high,
+                              std::int64_t multiple = 1);
+/// An option for a finite number above 0 and up to `high`.
+CLI::Option* add_positive_number(CLI::App& command, const std::string& name, double& value,
+                                 const std::string& description, double high);
 
 inline constexpr std::int64_t kMaxRanks = 64;
 inline constexpr std::int64_t kMaxTokens = 1 << 24;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `mok doctor`: what this machine has, which backends can run, and what a layer will allocate.
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -37,7 +38,7 @@ void print_group(const char* title, const std::vector<BufferBytes>& buffers, std
   fmt::print("  {}\n", title);
   const auto line = [&](const std::string& name, std::int64_t bytes) {
     const auto all = static_cast<double>(bytes) * static_cast<double>(ranks);
-    fmt::print("    {:<34} {:>22} {:>12} {:>12}\n", name, grouped(bytes),
+    fmt::print("    {:<46} {:>18} {:>12} {:>12}\n", name, grouped(bytes),
                human_bytes(static_cast<double>(bytes)), human_bytes(all));
   };
   for (const BufferBytes& buffer : buffers) line(buffer.name, buffer.bytes);
@@ -51,7 +52,7 @@ void print_memory(const LayerSizes& shape, const Config& config) {
       "{}\n",
       shape.ranks, shape.tokens, shape.hidden, shape.intermediate, shape.shared_intermediate, shape.experts,
       shape.topk);
-  fmt::print("    {:<34} {:>22} {:>12} {:>12}\n", "", "bytes per rank", "per rank", "all ranks");
+  fmt::print("    {:<46} {:>18} {:>12} {:>12}\n", "", "bytes per rank", "per rank", "all ranks");
   print_group("workspace, reachable by all ranks", report.symmetric, report.symmetric_bytes, shape.ranks);
   print_group("workspace, of one kind of layer", report.local, report.local_bytes, shape.ranks);
   print_group("each schedule that is alive", report.schedule, report.schedule_bytes, shape.ranks);
@@ -83,7 +84,6 @@ void add_doctor(CLI::App& app, int& exit_status) {
   shape->ranks = 8;
   CLI::App* command = app.add_subcommand(
       "doctor", "Show what this machine has, what can run, and what a layer will allocate");
-  command->option_defaults()->always_capture_default();
   add_routing_options(*command, *shape);
   add_width_options(*command, *shape);
   add_layer_options(*command, *shape);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // `mok train`: a small language model, trained on real text through the library's forward and backward.
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -113,6 +115,7 @@ void train_without_experts(const TrainArguments& arguments, const Corpus& corpus
 
 int run_train(const TrainArguments& arguments) {
   const auto begin = std::chrono::steady_clock::now();
+  handle_interrupts();  // before there is a temporary file to clean up
   arguments.check();
   // Eigen cuts its sums by the cache sizes that it finds; fixed sizes give the same bits on machines with
   // others.
@@ -121,7 +124,6 @@ int run_train(const TrainArguments& arguments) {
       load_corpus(arguments.text.empty() ? default_text_files() : arguments.text, arguments.context);
   std::optional<Trace> trace;
   if (!arguments.trace.empty()) trace.emplace(arguments);
-  handle_interrupts();
   if (!arguments.quiet) print_header(arguments, corpus);
 
   TrainResult result;
@@ -154,7 +156,7 @@ void add_train(CLI::App& app, int& exit_status) {
       "counts: what\n"
       "the best unigram or bigram model fitted to that very text would reach, and beside the same model "
       "without its\n"
-      "experts. The router's load-balancing loss is that of Switch Transformers, times 0.01.");
+      "experts. The router's load-balancing loss is that of Switch Transformers.");
   command->callback([arguments, &exit_status] { exit_status = run_train(*arguments); });
 }
 

@@ -11,8 +11,9 @@ namespace {
 volatile std::sig_atomic_t interrupted = 0;
 
 void on_signal(int signal) {
-  interrupted = 1;
-  std::signal(signal, SIG_DFL);
+  interrupted = interrupted + 1;
+  // Not at the second: programs such as timeout send a signal to the process and to its group.
+  if (interrupted == 2) std::signal(signal, SIG_DFL);
 }
 }  // namespace
 

@@ -4,7 +4,7 @@
 
 namespace mok::tool {
 
-/// Takes over SIGINT and SIGTERM, and ignores SIGPIPE, which then shows as a failed write. A second SIGINT
+/// Takes over SIGINT and SIGTERM, and ignores SIGPIPE, which then shows as a failed write. A third signal
 /// ends the process at once.
 void handle_interrupts();
 

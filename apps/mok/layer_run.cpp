@@ -2,6 +2,8 @@
 #include "mok/layer_run.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <initializer_list>
 #include <limits>
 #include <utility>
 #include <vector>

@@ -3,7 +3,6 @@
 #include <cstdio>
 #include <exception>
 #include <new>
-#include <string>
 #include <string_view>
 
 #include <CLI/CLI.hpp>
@@ -17,10 +16,12 @@
 
 namespace {
 
-/// One sentence on stderr.
-int fail(int exit_status, std::string_view sentence) {
+/// One sentence on stderr. Not every text that arrives here ends in a full stop.
+int fail(int exit_status, std::string_view sentence, std::string_view hint = "") {
   std::fflush(stdout);
-  fmt::print(stderr, "mok: {}\n", sentence);
+  // Not fmt::print, which throws where stderr is closed.
+  std::fputs(fmt::format("mok: {}{}{}\n", sentence, sentence.ends_with('.') ? "" : ".", hint).c_str(),
+             stderr);
   return exit_status;
 }
 
@@ -28,11 +29,12 @@ int run(CLI::App& app, int argc, char** argv, int& exit_status) {
   using namespace mok::tool;
   try {
     app.parse(argc, argv);
+    if (std::fflush(stdout) != 0) return fail(kExitFailed, "The output could not be written.");
     return exit_status;
   } catch (const CLI::Success& help_or_version) {
     return app.exit(help_or_version);
   } catch (const CLI::ParseError& error) {
-    return fail(kExitUsage, error.what());
+    return fail(kExitUsage, error.what(), " See mok --help.");
   } catch (const ToolError& error) {
     return fail(error.exit_status(), error.what());
   } catch (const TraceError& error) {
@@ -52,7 +54,7 @@ int main(int argc, char** argv) {
   CLI::App app("MoK: a mixture-of-experts layer for training", "mok");
   app.set_version_flag("--version", "mok " MOK_VERSION);
   app.require_subcommand(1);
-  app.get_formatter()->column_width(30);
+  app.get_formatter()->column_width(28);
   app.footer(
       "Exit status: 0 = done, 1 = a check failed or data cannot be used, 2 = arguments cannot be used.");
   int exit_status = 0;

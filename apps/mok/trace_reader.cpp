@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
+#include <cstdint>
+#include <filesystem>
 #include <fstream>
+#include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>

@@ -26,31 +26,28 @@ TrainArguments::TrainArguments() {
 }
 
 void TrainArguments::add_to(CLI::App& command) {
-  command.option_defaults()->always_capture_default();
   command.add_option("--text", text, "Text files [the licences in /usr/share/common-licenses]")
       ->option_text("FILE ...");
   add_routing_options(command, shape);
   add_width_options(command, shape);
-  command.add_option("--context", context, "Bytes that a prediction looks back; divides --hidden")
-      ->check(whole_number(1, kMaxContext));
-  command.add_option("--steps", steps, "Training steps, of ranks * tokens each")
-      ->check(whole_number(1, kMaxSteps));
-  command.add_option("--lr", learning_rate, "Peak learning rate of Adam")->check(positive_number(10));
-  command.add_option("--balance", balance, "Weight of the load-balancing loss")->check(positive_number(100));
-  command.add_option("--seed", seed, "Of all random numbers; the same seed gives the same bits")
-      ->check(whole_number(0, INT64_MAX));
-  command.add_option("--workers", workers, "Compute threads per rank; 0 = this machine's cores / ranks")
-      ->check(whole_number(0, kMaxWorkers));
+  add_whole_number(command, "--context", context, "Bytes that a prediction looks back; divides --hidden", 1,
+                   kMaxContext);
+  add_whole_number(command, "--steps", steps, "Training steps, of ranks * tokens each", 1, kMaxSteps);
+  add_positive_number(command, "--lr", learning_rate, "Peak learning rate of Adam", 10);
+  add_positive_number(command, "--balance", balance, "Weight of the load-balancing loss", 100);
+  add_whole_number(command, "--seed", seed, "Of all random numbers; the same seed gives the same bits", 0,
+                   INT64_MAX);
+  add_whole_number(command, "--workers", workers,
+                   "Compute threads per rank; 0 = this machine's cores / ranks", 0, kMaxWorkers);
   CLI::Option* file = command.add_option("--trace", trace, "Write the routing of some steps to this file")
                           ->option_text("FILE");
-  CLI::Option* list = command.add_option("--trace-steps", trace_steps, "Steps to trace, as 1,10,100")
+  CLI::Option* list = command.add_option("--trace-steps", trace_steps, "Steps to trace")
                           ->option_text("N,N,...")
-                          ->delimiter(',')
-                          ->check(whole_number(1, kMaxSteps))
-                          ->needs(file);
-  command.add_option("--trace-every", trace_every, "Trace every Nth step [a tenth of --steps]")
+                          ->delimiter(',');
+  list->check(whole_number(1, kMaxSteps))->needs(file);
+  add_whole_number(command, "--trace-every", trace_every, "Trace every Nth step [a tenth of --steps]", 1,
+                   kMaxSteps)
       ->option_text("N")
-      ->check(whole_number(1, kMaxSteps))
       ->needs(file)
       ->excludes(list);
   command.add_flag("--quiet", quiet, "Print the result alone, without times");

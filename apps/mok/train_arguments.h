@@ -20,7 +20,7 @@ struct TrainArguments {
   std::int64_t seed = 1;
   std::int64_t workers = 0;
   double learning_rate = 0.003;
-  double balance = 0.01;  ///< weight of the load-balancing loss
+  double balance = 0.03;  ///< weight of the load-balancing loss
   std::filesystem::path trace;
   std::vector<std::int64_t> trace_steps;
   std::int64_t trace_every = 0;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <string>
 #include <utility>
 
 #include <fmt/format.h>
@@ -13,6 +14,13 @@
 #include "mok/tool_error.h"
 
 namespace mok::tool {
+
+namespace {
+// The default text is short beside the experts' weights: without decay they learn it by heart after some two
+// passes, and the held-out loss rises again (2.15 bits after 300 steps, 2.24 after 900; 1.91 after 900 with
+// this decay).
+constexpr double kWeightDecay = 0.5;
+}  // namespace
 
 double learning_rate_at(std::int64_t step, const TrainingOptions& options) {
   constexpr std::int64_t kLongestWarmup = 100;
@@ -61,8 +69,7 @@ std::vector<Position> PositionSampler::next(std::int64_t count) {
 void train(LanguageModel<float>& model, const Corpus& corpus, const TrainingOptions& options,
            const std::function<void(std::int64_t step, double loss)>& after_step) {
   PositionSampler sampler(corpus.training_positions(), options.seed);
-  AdamOptions adam_options; if(getenv("WD")) adam_options.weight_decay = atof(getenv("WD"));
-  Adam adam(model.parameters(), adam_options, options.threads);
+  Adam adam(model.parameters(), {.weight_decay = kWeightDecay}, options.threads);
   for (std::int64_t step = 1; step <= options.steps; ++step) {
     throw_if_interrupted();
     const Batch batch = gather_batch(corpus, sampler.next(options.tokens_per_step));

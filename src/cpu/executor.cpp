@@ -2,6 +2,7 @@
 #include "cpu/executor.h"
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <thread>
@@ -58,7 +59,7 @@ class Worker {
       jitter_.pause();
       const auto claimed = static_cast<std::int64_t>(tickets.fetch_add(1, std::memory_order_relaxed));
       if (claimed >= tasks) return;
-      if (is_stuck(claimed)) return;
+      if (is_stuck(claimed)) return hang();
       const Task task = program::decode_task(view.dims, view.tables, launch_.pass, role_, claimed);
       if (!wait_for_inputs(task)) return;
       jitter_.pause();
@@ -71,6 +72,11 @@ class Worker {
   [[nodiscard]] bool is_stuck(std::int64_t claimed) const {
     const FaultPlan& faults = launch_.settings.faults;
     return role_ == Role::compute && faults.stuck_rank == rank() && claimed >= faults.stuck_after;
+  }
+
+  /// What a stuck worker does until a peer gives up: not leave, or its rank would say that it is done.
+  void hang() const {
+    while (!waiter_.aborted()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 
   bool wait_for_inputs(const Task& task) {

@@ -83,7 +83,8 @@ bool wait_for_pushes(const Launch& launch, int rank, const program::Task& task, 
     const std::int64_t steps = program::ceil_div(view.tables.rank_tiles[peer], view.dims.minibatch_tiles);
     const std::int64_t needed = std::min(task.peer_steps, steps);
     if (needed == 0) continue;
-    const WaitSubject subject{program::name(task.op), task.row_tile, "steps pushed by a peer"};
+    const WaitSubject subject{program::name(task.op), task.row_tile, "steps pushed by rank", peer,
+                              program::watermark_value(launch.epoch, 0)};
     if (!waiter.wait(view.symmetric.watermark.at(view.peers[rank]) + peer,
                      program::watermark_value(launch.epoch, needed), subject, DeadlineKind::progress)) {
       return false;

@@ -2,7 +2,9 @@
 #include "cpu/waiter.h"
 
 #include <algorithm>
+#include <string>
 #include <thread>
+#include <utility>
 
 namespace mok::cpu {
 
@@ -52,8 +54,11 @@ bool Waiter::keep_waiting(Patience& patience, DeadlineKind kind) const {
 
 void Waiter::give_up(const WaitSubject& subject, std::uint64_t expected, std::uint64_t seen,
                      DeadlineKind kind) {
-  failures_.record({rank_, worker_, program::name(role_), subject.op, subject.tile, subject.counter, expected,
-                    seen, deadline(kind)});
+  std::string counter = subject.counter;
+  if (subject.peer >= 0) counter.append(" ").append(std::to_string(subject.peer));
+  failures_.record({rank_, worker_, program::name(role_), subject.op, subject.tile, std::move(counter),
+                    expected - subject.origin, std::max(seen, subject.origin) - subject.origin,
+                    deadline(kind)});
   for (int peer = 0; peer < view().dims.ranks; ++peer) {
     raise_release(view().symmetric.abort.at(view().peers[peer]), launch_.epoch);
   }

@@ -34,6 +34,8 @@ struct WaitSubject {
   const char* op = "";
   std::int64_t tile = -1;
   const char* counter = "";
+  int peer = -1;             ///< the rank whose counter it is, named behind it; -1 = none to name
+  std::uint64_t origin = 0;  ///< what the word holds at the start of the pass: told values count from there
 };
 
 /// One worker's waits.

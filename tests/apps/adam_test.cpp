@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mok/adam.h"
 
+#include <cstdint>
+#include <vector>
+
 #include <gtest/gtest.h>
 
 namespace mok::tool {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mok/atomic_file.h"
 
+#include <filesystem>
+#include <string>
+
 #include <gtest/gtest.h>
 
 #include "mok/tool_error.h"

@@ -2,6 +2,7 @@
 #include "mok/entropy.h"
 
 #include <cmath>
+#include <string>
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The model's gradients against finite differences, in float64.
 #include <cmath>
+#include <cstdint>
 #include <numeric>
+#include <vector>
 
 #include <gtest/gtest.h>
 

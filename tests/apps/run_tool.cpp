@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iterator>
 #include <random>
+#include <system_error>
 
 #include <fmt/format.h>
 #include <sys/wait.h>
@@ -27,9 +28,9 @@ std::string read_file(const fs::path& path) {
   return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
 }
 
-ToolRun run_tool(const std::vector<std::string>& arguments) {
+ToolRun run_tool(const std::vector<std::string>& arguments, const std::string& prefix) {
   const Scratch scratch;
-  std::string command = quoted(MOK_TOOL_PATH);
+  std::string command = prefix + " " + quoted(MOK_TOOL_PATH);
   for (const std::string& argument : arguments) command += ' ' + quoted(argument);
   command +=
       fmt::format(" > {} 2> {}", quoted(scratch.path("out").string()), quoted(scratch.path("err").string()));

@@ -17,8 +17,8 @@ struct ToolRun {
   std::string err;
 };
 
-/// Runs `mok` with these arguments.
-ToolRun run_tool(const std::vector<std::string>& arguments);
+/// Runs `mok` with these arguments, under another command where `prefix` names one.
+ToolRun run_tool(const std::vector<std::string>& arguments, const std::string& prefix = "");
 
 /// Whether `run` failed as it should: this status, nothing but one line on stderr, and that with each of
 /// `parts`.

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mok/trace.h"
 
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <sstream>
+#include <string>
 
 #include <gtest/gtest.h>
 

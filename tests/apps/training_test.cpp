@@ -2,6 +2,8 @@
 #include "mok/training.h"
 
 #include <algorithm>
+#include <limits>
+#include <string>
 
 #include <gtest/gtest.h>
 

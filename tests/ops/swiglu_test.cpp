@@ -14,6 +14,8 @@
 
 #include <gtest/gtest.h>
 
+#include "ops/op_fixture.h"
+
 namespace mok::ops {
 namespace {
 
@@ -88,14 +90,6 @@ TEST(SwigluGradient, IsWithinItsRoundingsInTheTail) {
           << g;
     });
   }
-}
-
-/// The derivative of f at x, by central differences of two widths extrapolated: good to ten digits here.
-template <class Function>
-double derivative(Function f, double x) {
-  const auto central = [&](double h) { return (f(x + h) - f(x - h)) / (2 * h); };
-  constexpr double kWidth = 0x1p-8;
-  return (4 * central(kWidth / 2) - central(kWidth)) / 3;
 }
 
 TEST(SwigluGradient, IsTheDerivativeOfTheForwardFormula) {

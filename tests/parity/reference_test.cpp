@@ -88,9 +88,10 @@ INSTANTIATE_TEST_SUITE_P(R6OddShapes, Reference,
 INSTANTIATE_TEST_SUITE_P(R1NothingToDo, Reference,
                          ::testing::Values(make("AllTokensToOneExpertOthersAndThreeRanksHaveNoRows",
                                                 shape(100, 128, 64, 8, 2, 4),
-                                                [](auto& p, auto&) {
+                                                [](auto& p, auto& run) {
                                                   p.routing = Routing::one_expert;
                                                   p.hot_expert = 5;
+                                                  run.config.schedule_capacity_multiplier = 1.0;
                                                 }),
                                            make("RankWithNoTokens", shape(0, 128, 64, 4, 2, 4),
                                                 [](auto& p, auto&) {

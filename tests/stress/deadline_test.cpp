@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+// R2: in every pass, whatever a rank does not do, all ranks leave within the deadline, an exception says who
+// waited for what, outputs are NaN, and after reset() the workspace gives the bits of a fresh one.
+#include <chrono>
+#include <cmath>
+#include <ostream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <mok/mok.h>
+
+#include "api/state.h"
+#include "cpu/flags.h"
+#include "reference/random_problem.h"
+#include "support/layer_run.h"
+#include "support/shapes.h"
+
+namespace mok::testing {
+namespace {
+
+constexpr double kDeadline = 0.5;
+/// A machine that runs other things besides may be late by this.
+constexpr double kLate = 20;
+
+enum class Call { schedule, forward, recompute, backward };
+
+constexpr const char* name(Call call) {
+  constexpr const char* kNames[] = {"BuildSchedule", "Forward", "Recompute", "Backward"};
+  return kNames[static_cast<int>(call)];
+}
+
+struct Stall {
+  Call call;
+  cpu::FaultPlan faults;
+  std::int64_t macrobatch = 131072;
+};
+
+std::string describe(const Stall& stall) {
+  const std::string fault =
+      stall.faults.never_ready_rank >= 0
+          ? fmt::format("Rank{}NeverReady", stall.faults.never_ready_rank)
+          : fmt::format("Rank{}StuckAfter{}", stall.faults.stuck_rank, stall.faults.stuck_after);
+  return fmt::format("{}{}Macrobatch{}", name(stall.call), fault, stall.macrobatch);
+}
+
+std::ostream& operator<<(std::ostream& out, const Stall& stall) { return out << describe(stall); }
+
+RunOptions impatient(std::int64_t macrobatch) {
+  RunOptions run;
+  run.config.schedule_capacity_multiplier = 1.0;
+  run.config.minibatch_size = 128;
+  run.config.macrobatch_size = macrobatch;
+  run.config.arrival_deadline_seconds = kDeadline;
+  run.config.progress_deadline_seconds = kDeadline;
+  return run;
+}
+
+/// Every rank has rows, so that every rank is waited for; rank 0 has several macrobatches of 128.
+const reference::Problem& problem() {
+  static const reference::Problem made = reference::random_problem(mixed_problem({120, 80, 100, 60}, 71));
+  return made;
+}
+
+bool all_nan(const std::vector<float>& values) {
+  for (const float value : values) {
+    if (!std::isnan(value)) return false;
+  }
+  return true;
+}
+
+class StalledPass : public ::testing::TestWithParam<Stall> {
+ protected:
+  void make(Call call) {
+    switch (call) {
+      case Call::schedule:
+        static_cast<void>(harness_.schedule(workspace_));
+        break;
+      case Call::forward:
+        static_cast<void>(harness_.forward(workspace_, schedule_));
+        break;
+      case Call::recompute:
+        static_cast<void>(harness_.recompute(workspace_, schedule_));
+        break;
+      case Call::backward:
+        harness_.backward(workspace_, schedule_, context_);
+        break;
+    }
+  }
+
+  /// What the call throws, which must be DeadlineExceeded.
+  std::string sentence_of(Call call) {
+    try {
+      make(call);
+    } catch (const DeadlineExceeded& error) {
+      return error.what();
+    }
+    ADD_FAILURE() << name(call) << " did not throw";
+    return "";
+  }
+
+  void expect_outputs_are_nan(Call call) const {
+    const LayerRun run = harness_.results();
+    if (call == Call::forward) {
+      EXPECT_TRUE(all_nan(run.out));
+    } else if (call == Call::backward) {
+      for (const auto* gradient : {&run.d_x, &run.d_router_weights, &run.d_gate, &run.d_up, &run.d_down,
+                                   &run.d_shared_gate, &run.d_shared_up, &run.d_shared_down}) {
+        EXPECT_TRUE(all_nan(*gradient));
+      }
+    }
+  }
+
+  /// The sentence names rank, role, what it did, what it waited for, and how far that had come.
+  void expect_sentence(const std::string& sentence) const {
+    const Status status = workspace_.status();
+    EXPECT_EQ(status.kind, StatusKind::deadline_exceeded);
+    EXPECT_TRUE(status.rank >= 0 && status.rank < 4) << status.rank;
+    EXPECT_GE(status.worker, 0);
+    EXPECT_TRUE(status.role == "communication" || status.role == "compute") << status.role;
+    EXPECT_FALSE(status.op.empty());
+    EXPECT_GE(status.tile, 0);
+    EXPECT_FALSE(status.counter.empty());
+    EXPECT_LT(status.seen, status.expected);
+    EXPECT_LE(status.expected, 100u) << "a count of tasks, steps or passes, not how a word packs them";
+    EXPECT_EQ(kDeadline, status.seconds);
+    for (const std::string& part :
+         {fmt::format("rank {}, {} worker {}: {}", status.rank, status.role, status.worker, status.op),
+          fmt::format("waited {:g} s for {}", kDeadline, status.counter),
+          fmt::format("reach {}", status.expected), fmt::format("saw {}", status.seen),
+          std::string("reset()")}) {
+      EXPECT_NE(std::string::npos, sentence.find(part)) << "'" << part << "' in: " << sentence;
+    }
+  }
+
+  RunOptions run_ = impatient(GetParam().macrobatch);
+  LayerHarness harness_{problem(), run_};
+  Workspace workspace_{run_.config, harness_.workspace_options()};
+  Schedule schedule_ = harness_.schedule(workspace_);
+  ForwardContext context_ = harness_.forward(workspace_, schedule_);
+};
+
+TEST_P(StalledPass, EndsInASentenceAndTheWorkspaceCanBeUsedAgain) {
+  const Stall& stall = GetParam();
+  workspace_.state().faults = stall.faults;
+  const auto begin = std::chrono::steady_clock::now();
+  const std::string sentence = sentence_of(stall.call);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  EXPECT_GE(took.count(), kDeadline);
+  EXPECT_LE(took.count(), kDeadline + kLate);
+  expect_sentence(sentence);
+  expect_outputs_are_nan(stall.call);
+
+  workspace_.state().faults = {};
+  for (const Call next : {Call::schedule, Call::forward, Call::recompute, Call::backward}) {
+    EXPECT_NE(std::string::npos, sentence_of(next).find("reset() was not called")) << name(next);
+  }
+  EXPECT_THROW(workspace_.check(), DeadlineExceeded);
+
+  workspace_.reset();
+  workspace_.check();
+  RunOptions fresh;
+  fresh.config.schedule_capacity_multiplier = 1.0;
+  const LayerRun expected = run_layer(problem(), fresh);
+  harness_.backward(workspace_, schedule_, context_);  // both were made before the stall
+  EXPECT_TRUE(same_bits(expected.d_x, harness_.results().d_x)) << "from the old context";
+  const Schedule schedule = harness_.schedule(workspace_);
+  const ForwardContext context = harness_.forward(workspace_, schedule);
+  harness_.backward(workspace_, schedule, context);
+  EXPECT_EQ("", differences(harness_.results(), expected, true));
+}
+
+std::vector<Stall> stalls() {
+  std::vector<Stall> result;
+  for (const Call call : {Call::schedule, Call::forward, Call::recompute, Call::backward}) {
+    for (const int rank : {0, 2}) {
+      if (small_tests() && rank == 0) continue;
+      Stall never_ready{call, {}};
+      never_ready.faults.never_ready_rank = rank;
+      result.push_back(never_ready);
+    }
+    if (call == Call::schedule) continue;  // it has no compute workers
+    for (const std::int64_t after : {0, 2}) {
+      for (const std::int64_t macrobatch : {128, 131072}) {
+        if (small_tests() && macrobatch != 128) continue;
+        Stall stuck{call, {}, macrobatch};
+        stuck.faults.stuck_rank = 0;
+        stuck.faults.stuck_after = after;
+        result.push_back(stuck);
+      }
+    }
+  }
+  return result;
+}
+
+std::string name_of(const ::testing::TestParamInfo<Stall>& info) { return describe(info.param); }
+INSTANTIATE_TEST_SUITE_P(R2, StalledPass, ::testing::ValuesIn(stalls()), name_of);
+
+/// main_grad of an abandoned pass is neither what it was nor what it should be: it says so.
+TEST(R2StalledBackward, LeavesNoMainGradThatLooksRight) {
+  RunOptions run = impatient(128);
+  run.main_grad = true;
+  LayerHarness harness(problem(), run);
+  Workspace workspace(run.config, harness.workspace_options());
+  const Schedule schedule = harness.schedule(workspace);
+  const ForwardContext context = harness.forward(workspace, schedule);
+  workspace.state().faults.stuck_rank = 1;
+  workspace.state().faults.stuck_after = 5;
+  EXPECT_THROW(harness.backward(workspace, schedule, context), DeadlineExceeded);
+  const LayerRun result = harness.results();
+  const auto untouched = [](const std::vector<float>& values) {
+    return std::all_of(values.begin(), values.end(), [](float value) { return value == 0.0f; });
+  };
+  EXPECT_TRUE(all_nan(result.d_gate) || untouched(result.d_gate));
+  EXPECT_TRUE(all_nan(result.d_down) || untouched(result.d_down));
+  EXPECT_TRUE(all_nan(result.d_shared_down) || untouched(result.d_shared_down));
+}
+
+/// With deadlines of 0 a pass waits for as long as a rank takes: rank 2's ready flags are raised here, late,
+/// in its place.
+TEST(R2NoDeadline, SurvivesAStall) {
+  RunOptions run = impatient(128);
+  run.config.arrival_deadline_seconds = 0;
+  run.config.progress_deadline_seconds = 0;
+  LayerHarness harness(problem(), run);
+  Workspace workspace(run.config, harness.workspace_options());
+  const Schedule schedule = harness.schedule(workspace);
+  api::WorkspaceState& state = workspace.state();
+  constexpr int kLateRank = 2;
+  state.faults.never_ready_rank = kLateRank;
+  for (int pass = 0; pass < 2; ++pass) {
+    const std::uint64_t epoch = state.epoch + 1;
+    std::jthread late([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      for (int peer = 0; peer < 4; ++peer) {
+        cpu::raise_release(state.symmetric_layout.ready.at(state.symmetric.peers()[peer]) + kLateRank, epoch);
+      }
+    });
+    static_cast<void>(harness.forward(workspace, schedule));
+  }
+  workspace.check();
+  RunOptions fresh;
+  fresh.config.schedule_capacity_multiplier = 1.0;
+  EXPECT_TRUE(same_bits(run_layer(problem(), fresh).out, harness.results().out));
+}
+
+}  // namespace
+}  // namespace mok::testing
