@@ -63,7 +63,7 @@ std::string probe_cpu_backend() {
     _exit(whole ? 0 : 1);
   }
   close(ends[1]);
-  const std::string answer = read_all(ends[0]);
+  std::string answer = read_all(ends[0]);
   close(ends[0]);
   int status = 0;
   waitpid(child, &status, 0);

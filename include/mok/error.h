@@ -27,8 +27,8 @@ class RoutingError : public Error {
   using Error::Error;
 };
 
-/// A wait inside a pass ran into its deadline. Outputs of the pass are NaN; Workspace::reset() makes the
-/// workspace usable again.
+/// A wait inside a pass ran into its deadline. All outputs of the pass are NaN, main_grads too (some of their
+/// elements may have been added to); Workspace::reset() makes the workspace usable again.
 class DeadlineExceeded : public Error {
  public:
   using Error::Error;

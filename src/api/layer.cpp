@@ -19,7 +19,7 @@ using api::WorkspaceState;
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
-/// Every element of a tensor with strided experts, NaN. A main_grad is left as it is.
+/// Every element of a tensor with strided experts, NaN.
 void poison(const TensorView& tensor) {
   if (!tensor.defined()) return;
   const bool per_expert = tensor.dims == 3;
@@ -36,9 +36,13 @@ void poison(const TensorView& tensor) {
   }
 }
 
-void poison_fresh(const WeightGradients& gradients) {
+/// A refused schedule computes nothing and leaves main_grads alone. An abandoned pass may have added to some
+/// of their elements, which nobody could tell: all become NaN.
+enum class MainGrads { keep, poison };
+
+void poison(const WeightGradients& gradients, MainGrads main_grads) {
   for (const TensorView* tensor : {&gradients.gate, &gradients.up, &gradients.down}) {
-    if (tensor->dtype == DType::bf16) poison(*tensor);
+    if (tensor->dtype == DType::bf16 || main_grads == MainGrads::poison) poison(*tensor);
   }
 }
 
@@ -161,16 +165,17 @@ void backward(Workspace& workspace, const Schedule& schedule, const ForwardConte
     view.d_routed = api::bind_gradients(input.d_routed);
     view.d_shared = api::bind_gradients(input.d_shared);
   }
-  const auto poison_outputs = [&inputs] {
+  const auto poison_outputs = [&inputs](MainGrads main_grads) {
     for (const BackwardInput& input : inputs) {
       poison(input.d_x);
       poison(input.d_router_weights);
-      poison_fresh(input.d_routed);
-      poison_fresh(input.d_shared);
+      poison(input.d_routed, main_grads);
+      poison(input.d_shared, main_grads);
     }
   };
-  api::run_pass(state, state.local(layer), launch, options.staged, poison_outputs);
-  if (schedule.state().refused()) poison_outputs();
+  api::run_pass(state, state.local(layer), launch, options.staged,
+                [&poison_outputs] { poison_outputs(MainGrads::poison); });
+  if (schedule.state().refused()) poison_outputs(MainGrads::keep);
 }
 
 }  // namespace mok

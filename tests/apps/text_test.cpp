@@ -32,11 +32,11 @@ TEST(Text, EveryByteIsPredictedOnceAndNoContextCrossesFiles) {
   const Scratch scratch;
   const Corpus corpus =
       load_corpus({scratch.file("a", std::string(40, 'a')), scratch.file("b", "0123456789")}, 4);
-  std::vector<int> seen(2 * 40);
+  std::vector<int> seen(80);
   for (const auto& positions : {corpus.training_positions(), corpus.held_out_positions()}) {
     for (const Position& position : positions) {
       EXPECT_GE(position.offset, 4U);
-      ++seen[position.file * 40 + position.offset];
+      ++seen[position.file * std::size_t{40} + position.offset];
     }
   }
   for (std::size_t i = 4; i < 40; ++i) EXPECT_EQ(seen[i], 1) << i;
