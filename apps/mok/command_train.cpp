@@ -77,7 +77,7 @@ void train_with_experts(const TrainArguments& arguments, const Corpus& corpus, s
                         TrainResult& result) {
   const auto seed = static_cast<std::uint64_t>(arguments.seed);
   const auto experts = static_cast<int>(arguments.shape.experts);
-  LibraryLayer layer(arguments.shape, arguments.workers, seed, arguments.threads());
+  LibraryLayer layer(arguments.layer_sizes(), arguments.workers, seed, arguments.threads());
   LanguageModel<float> model(model_sizes(arguments), &layer, seed, arguments.threads());
   result.load.resize(static_cast<std::size_t>(experts));
   result.steps_with_rows.resize(result.load.size());
@@ -152,6 +152,7 @@ void add_train(CLI::App& app, int& exit_status) {
       app.add_subcommand("train", "Train a small language model through the layer on real text");
   arguments->add_to(*command);
   command->footer(
+      "The last tenth of each text file, at most 64 KiB of it, is held out.\n"
       "The held-out loss is printed beside the entropies of the held-out text's own byte and byte-pair "
       "counts: what\n"
       "the best unigram or bigram model fitted to that very text would reach, and beside the same model "

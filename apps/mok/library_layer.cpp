@@ -34,8 +34,9 @@ LibraryLayer::LibraryLayer(const LayerSizes& shape, std::int64_t workers, std::u
 }
 
 LibraryLayer::Rows LibraryLayer::rows_of(int rank, std::int64_t n) const {
-  const std::int64_t first = std::min(n, rank * shape_.tokens);
-  return {first, std::min(n - first, shape_.tokens)};
+  const std::int64_t share = (n + shape_.ranks - 1) / shape_.ranks;
+  const std::int64_t first = std::min(n, rank * share);
+  return {first, std::min(n - first, share)};
 }
 
 ExpertWeights LibraryLayer::weights_of(int rank) const {

@@ -14,13 +14,14 @@
 
 namespace mok::tool {
 
-/// Rank r takes the tokens from r * T on, T of them: a batch with fewer than R * T tokens leaves the last
-/// ranks with fewer, or with none.
+/// A batch of n tokens is cut into R parts in order: ceil(n / R) tokens for a rank, fewer or none for the
+/// last.
 ///
 /// Expert weights are f32 master copies, rounded to bf16 for each forward. Their gradients are taken as f32:
 /// they are the optimizer's input, and one rounding to bf16 less costs no more than 2 bytes a weight.
 class LibraryLayer final : public ExpertLayer<float> {
  public:
+  /// \param shape its tokens are the most that a rank gets.
   /// \throws mok::InvalidArgument
   LibraryLayer(const LayerSizes& shape, std::int64_t workers, std::uint64_t seed, int threads);
 

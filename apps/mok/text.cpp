@@ -20,6 +20,8 @@ namespace {
 constexpr const char* kDefaultDirectory = "/usr/share/common-licenses";
 // Keeps a Position in 32 bits and a slip (a disk image for a text) from filling the memory.
 constexpr std::int64_t kMaxBytes = std::int64_t{1} << 30;
+// More would take longer to predict than it tells.
+constexpr std::size_t kMaxHeldOut = 64 << 10;
 
 /// Bytes of the UTF-8 character at the start of `bytes`, 0 when there is none.
 std::size_t utf8_length(std::string_view bytes) {
@@ -62,7 +64,7 @@ TextFile load_file(const fs::path& path, std::int64_t context) {
   if (const std::string reason = why_not_text(file.bytes); !reason.empty()) {
     throw DataError(fmt::format("{} is not text: {}.", file.name, reason));
   }
-  const std::size_t held_out = std::max<std::size_t>(1, file.bytes.size() / 10);
+  const std::size_t held_out = std::clamp<std::size_t>(file.bytes.size() / 10, 1, kMaxHeldOut);
   file.held_out_begin = file.bytes.size() - held_out;
   // At least one byte to train on, and one held out, each with a context before it.
   if (file.held_out_begin < static_cast<std::size_t>(context) + 1) {

@@ -38,8 +38,9 @@ struct Corpus {
 /// twice are taken once. \throws DataError when there are none.
 std::vector<std::filesystem::path> default_text_files();
 
-/// The last tenth of each file, at least one byte, is held out. The same file given twice is taken once.
-/// \throws DataError naming the file: missing, a directory, empty, not text, or too short for `context`.
+/// The last tenth of each file is held out: at least one byte, at most 64 KiB. The same file given twice is
+/// taken once. \throws DataError naming the file: missing, a directory, empty, not text, or too short for
+/// `context`.
 Corpus load_corpus(const std::vector<std::filesystem::path>& paths, std::int64_t context);
 
 /// Why `bytes` are not text, or an empty string: a NUL byte, or more than a tenth of the bytes control

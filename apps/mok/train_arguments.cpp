@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "mok/tool_error.h"
+#include "mok/training.h"
 
 namespace mok::tool {
 
@@ -67,9 +68,15 @@ void TrainArguments::check() const {
   // Values, gradients and two moments in f32, and the copy in bf16.
   const double weights = 3 * of(shape.experts) * of(shape.hidden) * of(shape.intermediate) * 18;
   // Five f32 and four bf16 tensors [N, H], and the logits [N, 256].
-  const double activations = of(tokens_per_step()) * (of(shape.hidden) * 28 + 256 * 4);
-  const double library = total_bytes(memory_of(shape, safe_config(shape, workers)), shape.ranks);
+  const double activations = of(held_out_batch(tokens_per_step())) * (of(shape.hidden) * 28 + 256 * 4);
+  const double library = total_bytes(memory_of(layer_sizes(), safe_config(shape, workers)), shape.ranks);
   check_memory("Training these sizes", weights + activations + library);
+}
+
+LayerSizes TrainArguments::layer_sizes() const {
+  LayerSizes sizes = shape;
+  sizes.tokens = (held_out_batch(tokens_per_step()) + shape.ranks - 1) / shape.ranks;
+  return sizes;
 }
 
 int TrainArguments::threads() const {

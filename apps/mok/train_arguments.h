@@ -33,6 +33,8 @@ struct TrainArguments {
   void check() const;
 
   [[nodiscard]] std::int64_t tokens_per_step() const { return shape.ranks * shape.tokens; }
+  /// `shape` with the tokens that the held-out text is predicted with, where those are more.
+  [[nodiscard]] LayerSizes layer_sizes() const;
   /// Threads of the tool's own algebra.
   [[nodiscard]] int threads() const;
   /// Whether a step belongs into the trace.

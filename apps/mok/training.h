@@ -45,6 +45,9 @@ class PositionSampler {
 void train(LanguageModel<float>& model, const Corpus& corpus, const TrainingOptions& options,
            const std::function<void(std::int64_t step, double loss)>& after_step);
 
+/// Tokens that held_out_loss gives a model at once: those of a step, or more where steps are small.
+std::int64_t held_out_batch(std::int64_t tokens_per_step);
+
 /// The mean cross-entropy in nats over the held-out text.
 /// \throws DataError when it is not finite.
 double held_out_loss(LanguageModel<float>& model, const Corpus& corpus, std::int64_t tokens_per_step);

@@ -31,10 +31,10 @@ struct Status {
   int num_experts = 0;
   // deadline_exceeded
   int worker = -1;
-  std::string role;  ///< "communication" or "compute"
-  std::string op;    ///< e.g. "gate_up"
-  std::int64_t tile = -1;
-  std::string counter;  ///< what it waited for
+  std::string role;        ///< "communication" or "compute"
+  std::string op;          ///< e.g. "gate_up"
+  std::int64_t tile = -1;  ///< -1 where it waited for a peer to begin or end the pass
+  std::string counter;     ///< what it waited for
   std::uint64_t expected = 0;
   std::uint64_t seen = 0;
   double seconds = 0;  ///< the deadline

@@ -26,14 +26,11 @@ std::string Status::sentence() const {
           rank, expert_id, hint, token, choice, num_experts - 1);
     }
     case StatusKind::deadline_exceeded: {
-      // A flag stands for a peer, whose number takes the tile's place.
-      const bool is_flag = counter.ends_with("of rank");
-      const std::string waiter = is_flag ? op : fmt::format("{} of tile {}", op, tile);
-      const std::string awaited = is_flag ? fmt::format("{} {}", counter, tile) : counter;
+      const std::string waiter = tile < 0 ? op : fmt::format("{} of tile {}", op, tile);
       return fmt::format(
           "rank {}, {} worker {}: {} waited {:g} s for {} to reach {} and saw {} (pass {}); the pass was "
           "abandoned on every rank and its outputs are NaN; call reset() to use the workspace again",
-          rank, role, worker, waiter, seconds, awaited, expected, seen, epoch);
+          rank, role, worker, waiter, seconds, counter, expected, seen, epoch);
     }
   }
   return "unknown status";

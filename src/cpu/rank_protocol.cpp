@@ -27,7 +27,7 @@ bool wait_for_flags(const Launch& launch, int rank, const Field<std::uint64_t>& 
   const ops::RankView& view = view_of(launch, rank);
   for (int peer = 0; peer < view.dims.ranks; ++peer) {
     WaitSubject of_peer = subject;
-    of_peer.tile = peer;
+    of_peer.peer = peer;
     if (!waiter.wait(flag.at(view.peers[rank]) + peer, launch.epoch, of_peer, kind)) return false;
   }
   return true;

@@ -69,7 +69,8 @@ TEST_F(DeadlineTest, PeerThatNeverArrives) {
   EXPECT_EQ(sentence, status.sentence());
   EXPECT_EQ(status.kind, StatusKind::deadline_exceeded);
   EXPECT_EQ(status.role, "communication");
-  EXPECT_EQ(status.tile, 1) << "the peer that did not come";
+  EXPECT_EQ(status.tile, -1);
+  EXPECT_EQ(status.counter, "ready flag of rank 1") << "the peer that did not come";
   EXPECT_EQ(status.seconds, 1);
   EXPECT_EQ(status.epoch, 2u);
   EXPECT_EQ(sentence,

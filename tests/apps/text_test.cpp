@@ -28,6 +28,12 @@ TEST(Text, HoldsOutTheLastTenthOfEachFile) {
   EXPECT_EQ(corpus.size(), 110);
 }
 
+TEST(Text, HoldsOutAtMost64KiBOfAFile) {
+  const Scratch scratch;
+  const Corpus corpus = load_corpus({scratch.file("a", std::string(2'000'000, 'a'))}, 4);
+  EXPECT_EQ(corpus.held_out_positions().size(), std::size_t{64} << 10);
+}
+
 TEST(Text, EveryByteIsPredictedOnceAndNoContextCrossesFiles) {
   const Scratch scratch;
   const Corpus corpus =

@@ -188,7 +188,7 @@ TEST(WaitForPeers, WaitsForEveryRank) {
   Waiter waiter(ranks.launch, failures, 0, program::Role::communication, 0);
   EXPECT_FALSE(wait_for_peers(ranks.launch, 0, waiter));
   ASSERT_TRUE(failures.first().has_value());
-  EXPECT_EQ(failures.first()->tile, 2) << "the rank that is missing";
+  EXPECT_EQ(failures.first()->counter, "ready flag of rank 2") << "the rank that is missing";
   publish_ready(ranks.launch, 2);
   EXPECT_TRUE(wait_for_peers(ranks.launch, 0, waiter));
 }

@@ -107,7 +107,7 @@ TEST_P(SlotSums, OfTheOutputRunOverKAscendingFromTheRoundedSharedOutput) {
     }
     expected.push_back(rounded(sum));
   }
-  EXPECT_TRUE(same_bits(expected, run_layer(problem, any_routing()).out));
+  EXPECT_EQ("", first_difference(expected, run_layer(problem, any_routing()).out));
 }
 
 TEST_P(SlotSums, OfTheGradientOfXRunOverKAscendingFromTheRoundedSharedGradient) {
@@ -129,7 +129,7 @@ TEST_P(SlotSums, OfTheGradientOfXRunOverKAscendingFromTheRoundedSharedGradient) 
     }
     expected.push_back(rounded(sum));
   }
-  EXPECT_TRUE(same_bits(expected, run_layer(problem, any_routing()).d_x));
+  EXPECT_EQ("", first_difference(expected, run_layer(problem, any_routing()).d_x));
 }
 
 /// K = 1 and Wd = 1 (H = I): out = Hd where the router weight is 1, and dHraw = dO.
@@ -167,7 +167,7 @@ TEST(RouterWeightGradients, AreSumsOfPartialsOf64ColumnsAscending) {
     }
     expected.push_back(sum);
   }
-  EXPECT_TRUE(same_bits(expected, run_layer(problem, any_routing()).d_router_weights));
+  EXPECT_EQ("", first_difference(expected, run_layer(problem, any_routing()).d_router_weights));
 }
 
 /// dWd of an expert, accumulated through the tile GEMM over its rows in the order (source rank, token, k), 64
@@ -228,10 +228,10 @@ TEST(WeightGradients, AreSumsOverSourceRankThenTokenInOneFloat32Accumulator) {
       const auto mine = [&](const std::vector<float>& all) {
         return std::vector<float>(all.begin() + expert * elements, all.begin() + (expert + 1) * elements);
       };
-      EXPECT_TRUE(same_bits(expected, mine(accumulated.d_down)))
+      EXPECT_EQ("", first_difference(expected, mine(accumulated.d_down)))
           << "main_grad of expert " << expert << ", " << macrobatch;
       for (float& value : expected) value = rounded(value);
-      EXPECT_TRUE(same_bits(expected, mine(fresh.d_down)))
+      EXPECT_EQ("", first_difference(expected, mine(fresh.d_down)))
           << "expert " << expert << ", macrobatch " << macrobatch;
     }
   }

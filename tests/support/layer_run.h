@@ -14,6 +14,7 @@
 #include <mok/mok.h>
 
 #include "reference/moe_reference.h"
+#include "support/same_bits.h"
 
 namespace mok::testing {
 
@@ -51,16 +52,16 @@ inline std::vector<float> to_floats(const std::vector<bfloat16>& values) {
   return result;
 }
 
-inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() &&
-         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
-}
-
-/// Empty when all results that do not depend on R have the same bits, else the names of those that differ.
+/// Empty when all results that do not depend on R have the same bits, else those that differ, and where.
 inline std::string differences(const LayerRun& a, const LayerRun& b, bool shared_too) {
   std::string names;
   const auto check = [&names](const char* name, const std::vector<float>& x, const std::vector<float>& y) {
-    if (!same_bits(x, y)) names += std::string(names.empty() ? "" : " ") + name;
+    const std::string difference = first_difference(y, x);
+    if (difference.empty()) return;
+    if (!names.empty()) names += "; ";
+    names += name;
+    names += ": ";
+    names += difference;
   };
   check("out", a.out, b.out);
   check("d_x", a.d_x, b.d_x);
