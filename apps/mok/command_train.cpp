@@ -117,8 +117,8 @@ int run_train(const TrainArguments& arguments) {
   const auto begin = std::chrono::steady_clock::now();
   handle_interrupts();  // before there is a temporary file to clean up
   arguments.check();
-  // Eigen cuts its sums by the cache sizes that it finds; fixed sizes give the same bits on machines with
-  // others.
+  // Eigen cuts its sums by the cache sizes that it finds: fixed ones, or another machine would give other
+  // bits.
   Eigen::setCpuCacheSizes(32 << 10, 1 << 20, 16 << 20);
   const Corpus corpus =
       load_corpus(arguments.text.empty() ? default_text_files() : arguments.text, arguments.context);
@@ -131,9 +131,8 @@ int run_train(const TrainArguments& arguments) {
   result.unigram = unigram_entropy(pairs);
   result.bigram = bigram_entropy(pairs);
   train_with_experts(arguments, corpus, trace, result);
-  train_without_experts(arguments, corpus, result);
   if (trace) trace->finish();
-
+  train_without_experts(arguments, corpus, result);
   print_result(arguments, result);
   if (!arguments.quiet) {
     print_cost(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
@@ -152,12 +151,11 @@ void add_train(CLI::App& app, int& exit_status) {
       app.add_subcommand("train", "Train a small language model through the layer on real text");
   arguments->add_to(*command);
   command->footer(
-      "The last tenth of each text file, at most 64 KiB of it, is held out.\n"
-      "The held-out loss is printed beside the entropies of the held-out text's own byte and byte-pair "
-      "counts: what\n"
-      "the best unigram or bigram model fitted to that very text would reach, and beside the same model "
-      "without its\n"
-      "experts. The router's load-balancing loss is that of Switch Transformers.");
+      "The last tenth of each text file, at most 64 KiB of it, is held out. The loss on it is printed "
+      "beside\n"
+      "the entropies of its own byte and byte-pair counts, which the best unigram or bigram model fitted to\n"
+      "that very text would reach, and beside the same model without its experts, trained the same way.\n"
+      "The router's load-balancing loss is that of Switch Transformers.");
   command->callback([arguments, &exit_status] { exit_status = run_train(*arguments); });
 }
 

@@ -25,11 +25,12 @@ struct ContextState;
 }  // namespace api
 
 /// Where every route goes: built once per step from the router's choice, used by forward and backward.
-/// A cheap handle to immutable tables; it may outlive nothing but its workspace.
+/// A cheap handle to immutable tables, of use with its workspace alone.
 class Schedule {
  public:
   explicit Schedule(std::shared_ptr<const api::ScheduleState> state) : state_(std::move(state)) {}
   [[nodiscard]] const api::ScheduleState& state() const { return *state_; }
+  // All three throw InvalidArgument for a rank outside [0, R).
   /// Real rows of each local expert of a rank, [El]. All zero after an overflow.
   [[nodiscard]] std::span<const std::int32_t> rows_per_expert(int rank) const;
   /// Source rank of each padded row of a rank (-1 = padding), [capacity].

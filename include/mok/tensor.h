@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include <mok/bfloat16.h>
+#include <mok/error.h>
 
 namespace mok {
 
@@ -55,6 +56,7 @@ struct BasicTensorView {
   constexpr BasicTensorView() = default;
 
   /// A contiguous row-major tensor at `elements`.
+  /// \throws InvalidArgument for more than kMaxDims sizes.
   template <class T>
   requires std::is_convertible_v<T*, Void*>
   constexpr BasicTensorView(T* elements, std::initializer_list<std::int64_t> sizes, Device where = {})
@@ -63,8 +65,10 @@ struct BasicTensorView {
         dims(static_cast<int>(sizes.size())),
         device(where),
         present(true) {
+    if (sizes.size() > kMaxDims)
+      throw InvalidArgument("a tensor view has more than 3 dimensions; give it 1 to 3");
     std::size_t i = 0;
-    for (const std::int64_t size : sizes) shape.at(i++) = size;
+    for (const std::int64_t size : sizes) shape[i++] = size;
     std::int64_t next = 1;
     for (int d = dims - 1; d >= 0; --d) {
       stride[static_cast<std::size_t>(d)] = next;

@@ -150,6 +150,8 @@ void backward(Workspace& workspace, const Schedule& schedule, const ForwardConte
     api::check_gradients(name + "d_routed", input.d_routed, layer, state.options, false);
     if (layer.shared_intermediate_size > 0) {
       api::check_gradients(name + "d_shared", input.d_shared, layer, state.options, true);
+    } else {
+      api::check_no_gradients(name + "d_shared", input.d_shared);
     }
   }
 

@@ -61,21 +61,29 @@ Status status_of(const ScheduleState& schedule, std::uint64_t epoch) {
   return status;
 }
 
+std::size_t rank_index(const ScheduleState& schedule, int rank) {
+  const auto ranks = static_cast<int>(schedule.tables.size());
+  if (rank < 0 || rank >= ranks) {
+    throw InvalidArgument(fmt::format("rank is {}; it must be from 0 to {}", rank, ranks - 1));
+  }
+  return static_cast<std::size_t>(rank);
+}
+
 }  // namespace
 
 std::span<const std::int32_t> Schedule::rows_per_expert(int rank) const {
-  const auto r = static_cast<std::size_t>(rank);
-  return {state_->tables.at(r).rows_per_expert, static_cast<std::size_t>(state_->dims[r].local_experts())};
+  const std::size_t r = rank_index(*state_, rank);
+  return {state_->tables[r].rows_per_expert, static_cast<std::size_t>(state_->dims[r].local_experts())};
 }
 
 std::span<const std::int32_t> Schedule::source_rank(int rank) const {
-  const auto r = static_cast<std::size_t>(rank);
-  return {state_->tables.at(r).source_rank, static_cast<std::size_t>(state_->dims[r].capacity_rows())};
+  const std::size_t r = rank_index(*state_, rank);
+  return {state_->tables[r].source_rank, static_cast<std::size_t>(state_->dims[r].capacity_rows())};
 }
 
 std::span<const std::int32_t> Schedule::source_slot(int rank) const {
-  const auto r = static_cast<std::size_t>(rank);
-  return {state_->tables.at(r).source_slot, static_cast<std::size_t>(state_->dims[r].capacity_rows())};
+  const std::size_t r = rank_index(*state_, rank);
+  return {state_->tables[r].source_slot, static_cast<std::size_t>(state_->dims[r].capacity_rows())};
 }
 
 Schedule build_schedule(Workspace& workspace, std::span<const ConstTensorView> topk_experts,

@@ -75,16 +75,16 @@ std::string shape_of(const ConstTensorView& tensor) {
 
 /// "[T,H]"
 std::string letters_of(const std::vector<Dim>& shape) {
-  std::vector<std::string> letters;
-  for (const Dim& dim : shape) letters.emplace_back(dim.letter);
-  return fmt::format("[{}]", fmt::join(letters, ","));
+  std::string letters;
+  for (const Dim& dim : shape) letters.append(letters.empty() ? "" : ",").append(dim.letter);
+  return "[" + letters + "]";
 }
 
 /// "[T,H] = [5,64]"
 std::string describe(const std::vector<Dim>& shape) {
-  std::vector<std::int64_t> sizes;
-  for (const Dim& dim : shape) sizes.push_back(dim.size);
-  return fmt::format("{} = [{}]", letters_of(shape), fmt::join(sizes, ","));
+  std::string sizes;
+  for (const Dim& dim : shape) sizes.append(sizes.empty() ? "" : ",").append(std::to_string(dim.size));
+  return letters_of(shape) + " = [" + sizes + "]";
 }
 
 /// "none" for no limit.
@@ -174,13 +174,8 @@ void check_workspace_options(const WorkspaceOptions& options) {
   check_range("topk", options.topk, 1, kMaxTopk);
   check_width("hidden_size", options.hidden_size);
   // Rows are counted in 32 bits, and one rank may get the routes of all.
-  check_range<std::int64_t>("max_tokens", options.max_tokens, 1, kMaxInt32 / (options.topk * options.ranks));
-  // Row numbers, and so capacities, fit 31 bits.
-  const std::int64_t rows = options.max_tokens * options.topk * options.ranks;
-  if (rows > kMaxInt32) {
-    refuse("max_tokens * topk * ranks is {} * {} * {} = {} rows; it must be at most {}", options.max_tokens,
-           options.topk, options.ranks, rows, kMaxInt32);
-  }
+  const std::int64_t most = kMaxInt32 / options.topk / options.ranks;
+  check_range<std::int64_t>("max_tokens", options.max_tokens, 1, most);
   if (options.device.type != DeviceType::cpu) {
     refuse("device is cuda:{}; this build has the CPU backend only, so it must be cpu", options.device.index);
   }
@@ -327,6 +322,13 @@ void check_rows(const ScheduleState& schedule, int rank, const char* name, const
   const std::string full = fmt::format("inputs[{}].{}", rank, name);
   check_tensor(full, tensor,
                {dtype, {{"T of the schedule", schedule.num_tokens(rank)}, columns}, false, writable});
+}
+
+void check_no_gradients(const std::string& name, const WeightGradients& gradients) {
+  if (!gradients.gate.defined() && !gradients.up.defined() && !gradients.down.defined()) return;
+  refuse(
+      "{} is given, but inputs[0].shared has no weights; it must be left out where there is no shared expert",
+      name);
 }
 
 void check_gradients(const std::string& name, const WeightGradients& gradients, const LayerShape& layer,

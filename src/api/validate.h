@@ -63,4 +63,7 @@ void check_rows(const ScheduleState& schedule, int rank, const char* name, const
 void check_gradients(const std::string& name, const WeightGradients& gradients, const LayerShape& layer,
                      const WorkspaceOptions& options, bool shared);
 
+/// That no gradient is asked for where there is no weight.
+void check_no_gradients(const std::string& name, const WeightGradients& gradients);
+
 }  // namespace mok::api

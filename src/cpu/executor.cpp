@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <thread>
 
@@ -11,6 +12,7 @@
 #include "cpu/flags.h"
 #include "cpu/jitter.h"
 #include "cpu/rank_protocol.h"
+#include "cpu/thread_team.h"
 #include "cpu/waiter.h"
 #include "program/task.h"
 
@@ -139,18 +141,17 @@ std::optional<WaitFailure> run_fused(const Launch& launch) {
   const int per_rank = launch.settings.workers[0] + launch.settings.workers[1];
   std::vector<std::atomic<int>> workers_left(launch.ranks.size());
   for (std::atomic<int>& left : workers_left) left = per_rank;
-  std::vector<std::jthread> threads;
-  threads.reserve(launch.ranks.size() * static_cast<std::size_t>(per_rank));
+  std::vector<std::function<void()>> workers;
   for (std::size_t rank = 0; rank < launch.ranks.size(); ++rank) {
     for (const Role role : {Role::communication, Role::compute}) {
       for (int index = 0; index < launch.settings.workers[static_cast<int>(role)]; ++index) {
-        threads.emplace_back([&launch, &failures, &left = workers_left[rank], rank, role, index] {
+        workers.emplace_back([&launch, &failures, &left = workers_left[rank], rank, role, index] {
           Worker(launch, failures, left, static_cast<int>(rank), role, index).run();
         });
       }
     }
   }
-  threads.clear();  // joins
+  run_together(workers);
   return failures.first();
 }
 

@@ -2,10 +2,11 @@
 #include "cpu/schedule_pass.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
-#include <thread>
 
 #include "cpu/rank_protocol.h"
+#include "cpu/thread_team.h"
 #include "cpu/waiter.h"
 #include "program/schedule.h"
 
@@ -48,15 +49,13 @@ void run_rank(const Launch& launch, int rank, const RoutingLaunch& routing, Fail
 
 std::optional<WaitFailure> run_schedule(const Launch& launch, std::span<const RoutingLaunch> routing) {
   FailureBox failures;
-  {
-    std::vector<std::jthread> threads;
-    threads.reserve(routing.size());
-    for (std::size_t rank = 0; rank < routing.size(); ++rank) {
-      threads.emplace_back([&launch, &failures, rank, &mine = routing[rank]] {
-        run_rank(launch, static_cast<int>(rank), mine, failures);
-      });
-    }
+  std::vector<std::function<void()>> ranks;
+  for (std::size_t rank = 0; rank < routing.size(); ++rank) {
+    ranks.emplace_back([&launch, &failures, rank, &mine = routing[rank]] {
+      run_rank(launch, static_cast<int>(rank), mine, failures);
+    });
   }
+  run_together(ranks);
   return failures.first();
 }
 
