@@ -2,6 +2,8 @@
 #include "cpu/rank_protocol.h"
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "cpu/flags.h"
 #include "program/layout.h"
@@ -36,7 +38,11 @@ bool wait_for_flags(const Launch& launch, int rank, const Field<std::uint64_t>& 
 }  // namespace
 
 void publish_ready(const Launch& launch, int rank) {
-  if (launch.settings.faults.never_ready_rank == rank) return;
+  const FaultPlan& faults = launch.settings.faults;
+  if (faults.never_ready_rank == rank) return;
+  if (faults.late_rank == rank) {
+    std::this_thread::sleep_for(std::chrono::duration<double>(faults.late_seconds));
+  }
   const ops::RankView& view = view_of(launch, rank);
   raise_at_peers(view, view.symmetric.ready, launch.epoch);
 }

@@ -28,6 +28,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 Problem make_problem() {
   reference::ProblemOptions options = shape(0, 128, 64, 4, 2, 1);
   options.tokens_per_rank = {150, 110};
+  if (small_tests()) options.tokens_per_rank = {40, 30};
   options.shared_intermediate = 64;
   options.router_weights = reference::RouterWeights::signed_normal;
   options.dropped_fraction = 0.2;

@@ -46,7 +46,7 @@ RunOptions with_multiplier(double multiplier, bool main_grad = false) {
 }
 
 Workspace make_workspace(double multiplier) {
-  return {with_multiplier(multiplier).config, {4, kTokens, 128, 3, {}}};
+  return {with_multiplier(multiplier).config, {4, kTokens, good_options().hidden, 3, {}}};
 }
 
 bool all_nan(const std::vector<float>& values) {

@@ -36,7 +36,8 @@ inline reference::ProblemOptions shape(std::int64_t tokens, std::int64_t hidden,
 /// 2, 4 or 8.
 inline reference::ProblemOptions mixed_problem(std::vector<std::int64_t> tokens_per_rank,
                                                std::uint64_t seed) {
-  reference::ProblemOptions options = shape(0, 128, 192, 8, 3, 1);
+  const bool small = small_tests();
+  reference::ProblemOptions options = shape(0, small ? 64 : 128, small ? 128 : 192, 8, 3, 1);
   options.seed = seed;
   options.shared_intermediate = 64;
   options.tokens_per_rank = std::move(tokens_per_rank);
