@@ -55,6 +55,8 @@ class ForwardContext {
   std::shared_ptr<const api::ContextState> state_;
 };
 
+// No output may share memory with another tensor of the same call, on any rank.
+
 /// Weights of routed ([El,I,H], [El,I,H], [El,H,I]) or shared ([Is,H], [Is,H], [H,Is]) experts, bf16.
 struct ExpertWeights {
   ConstTensorView gate, up, down;

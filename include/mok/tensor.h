@@ -76,10 +76,11 @@ struct BasicTensorView {
     }
   }
 
-  /// A writable view converts to a read-only one.
+  /// A writable view converts to a read-only one, implicitly, as T* does to const T*.
+  // NOLINTBEGIN(google-explicit-constructor)
   template <class Other>
-  requires(std::is_const_v<Void> && !std::is_const_v<Other>) constexpr BasicTensorView(
-      const BasicTensorView<Other>& other)  // NOLINT(google-explicit-constructor)
+  requires(std::is_const_v<Void> &&
+           !std::is_const_v<Other>) constexpr BasicTensorView(const BasicTensorView<Other>& other)
       : data(other.data),
         dtype(other.dtype),
         dims(other.dims),
@@ -87,6 +88,7 @@ struct BasicTensorView {
         stride(other.stride),
         device(other.device),
         present(other.present) {}
+  // NOLINTEND(google-explicit-constructor)
 
   /// The same tensor with another distance between experts (dimension 0), e.g. the gate half of a
   /// [El, 2I, H] tensor: `TensorView(w, {El, I, H}).with_expert_stride(2 * I * H)`.

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include <mok/error.h>
 #include <mok/layer.h>
 
 #include "api/bind.h"
+#include "api/overlap.h"
 #include "api/state.h"
 #include "api/validate.h"
 
@@ -65,6 +67,43 @@ void check_forward_inputs(const WorkspaceState& workspace, const ScheduleState& 
   }
 }
 
+/// What every pass reads of a rank.
+template <class Input>
+void add_inputs(const Input& input, const std::string& name, api::Footprints& memory) {
+  memory.add_input(name + "x", input.x);
+  memory.add_inputs(name + "routed", input.routed);
+  memory.add_inputs(name + "shared", input.shared);
+}
+
+std::string input_name(std::size_t rank) { return "inputs[" + std::to_string(rank) + "]."; }
+
+void check_overlap(std::span<const ForwardInput> inputs) {
+  api::Footprints memory;
+  for (std::size_t rank = 0; rank < inputs.size(); ++rank) {
+    const std::string name = input_name(rank);
+    add_inputs(inputs[rank], name, memory);
+    memory.add_input(name + "router_weights", inputs[rank].router_weights);
+    memory.add_output(name + "out", inputs[rank].out);
+  }
+  memory.check();
+}
+
+void check_overlap(std::span<const BackwardInput> inputs) {
+  api::Footprints memory;
+  for (std::size_t rank = 0; rank < inputs.size(); ++rank) {
+    const BackwardInput& input = inputs[rank];
+    const std::string name = input_name(rank);
+    add_inputs(input, name, memory);
+    memory.add_input(name + "grad_output", input.grad_output);
+    memory.add_input(name + "router_weights", input.router_weights);
+    memory.add_output(name + "d_x", input.d_x);
+    memory.add_output(name + "d_router_weights", input.d_router_weights);
+    memory.add_outputs(name + "d_routed", input.d_routed);
+    memory.add_outputs(name + "d_shared", input.d_shared);
+  }
+  memory.check();
+}
+
 template <class Input>
 void bind_forward(const Input& input, ops::RankView& view) {
   view.x = static_cast<const bfloat16*>(input.x.data);
@@ -94,6 +133,7 @@ ForwardContext forward(Workspace& workspace, const Schedule& schedule, std::span
     api::check_rows(schedule.state(), rank, "out", input.out, DType::bf16, hidden, true);
   }
   const LayerShape layer = api::check_weights(state, schedule.state(), weight_sets(inputs), true);
+  check_overlap(inputs);
   const std::shared_ptr<ContextState> context =
       api::make_context(state, schedule.state(), layer, api::swiglu_limit(state.config, options));
 
@@ -141,7 +181,7 @@ void backward(Workspace& workspace, const Schedule& schedule, const ForwardConte
   api::check_context(state, schedule.state(), context.state(), layer, options);
   for (int rank = 0; rank < state.options.ranks; ++rank) {
     const BackwardInput& input = inputs[static_cast<std::size_t>(rank)];
-    const std::string name = "inputs[" + std::to_string(rank) + "].";
+    const std::string name = input_name(static_cast<std::size_t>(rank));
     api::check_rows(schedule.state(), rank, "grad_output", input.grad_output, DType::bf16, hidden);
     api::check_rows(schedule.state(), rank, "router_weights", input.router_weights, DType::f32, topk);
     api::check_rows(schedule.state(), rank, "d_x", input.d_x, DType::bf16, hidden, true);
@@ -154,6 +194,7 @@ void backward(Workspace& workspace, const Schedule& schedule, const ForwardConte
       api::check_no_gradients(name + "d_shared", input.d_shared);
     }
   }
+  check_overlap(inputs);
 
   cpu::Launch launch = api::bind_pass(state, schedule.state(), context.state(), program::Pass::backward);
   for (std::size_t rank = 0; rank < inputs.size(); ++rank) {

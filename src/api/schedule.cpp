@@ -25,6 +25,10 @@ std::vector<std::int64_t> check_ids(const WorkspaceState& workspace,
     const ConstTensorView& ids = topk_experts[rank];
     const std::string name = fmt::format("topk_experts[{}]", rank);
     const DType dtype = ids.dtype == DType::i64 ? DType::i64 : DType::i32;
+    if (ids.defined() && ids.dtype != dtype) {
+      throw InvalidArgument(
+          fmt::format("{} is {}; it must be int32 or int64", name, api::name_of(ids.dtype)));
+    }
     const std::int64_t count = ids.dims == 2 ? ids.shape[0] : 0;
     api::check_tensor(name, ids, {dtype, {{"T", count}, {"K", workspace.options.topk}}});
     if (count > workspace.options.max_tokens) {

@@ -44,31 +44,6 @@ void check_seconds(const char* name, double value) {
   }
 }
 
-const char* name_of(DType dtype) {
-  switch (dtype) {
-    case DType::bf16:
-      return "bf16";
-    case DType::f32:
-      return "f32";
-    case DType::i32:
-      return "int32";
-    case DType::i64:
-      return "int64";
-  }
-  return "unknown";
-}
-
-std::int64_t size_of(DType dtype) {
-  switch (dtype) {
-    case DType::bf16:
-      return 2;
-    case DType::i64:
-      return 8;
-    default:
-      return 4;
-  }
-}
-
 std::string shape_of(const ConstTensorView& tensor) {
   return fmt::format("[{}]", fmt::join(tensor.shape.begin(), tensor.shape.begin() + tensor.dims, ","));
 }
@@ -140,6 +115,31 @@ void check_strides(const std::string& name, const ConstTensorView& tensor, const
 }
 
 }  // namespace
+
+const char* name_of(DType dtype) {
+  switch (dtype) {
+    case DType::bf16:
+      return "bf16";
+    case DType::f32:
+      return "f32";
+    case DType::i32:
+      return "int32";
+    case DType::i64:
+      return "int64";
+  }
+  return "unknown";
+}
+
+std::int64_t size_of(DType dtype) {
+  switch (dtype) {
+    case DType::bf16:
+      return 2;
+    case DType::i64:
+      return 8;
+    default:
+      return 4;
+  }
+}
 
 void check_config(const Config& config) {
   if (config.fwd_num_comm_sms) check_range("fwd_num_comm_sms", *config.fwd_num_comm_sms, 1, kMaxWorkers);

@@ -14,6 +14,10 @@
 
 namespace mok::api {
 
+/// The name of a dtype in sentences, and its bytes.
+const char* name_of(DType dtype);
+std::int64_t size_of(DType dtype);
+
 void check_config(const Config& config);
 void check_workspace_options(const WorkspaceOptions& options);
 void check_layer(const LayerShape& layer, const WorkspaceOptions& options);

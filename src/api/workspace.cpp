@@ -133,6 +133,7 @@ void Workspace::reserve(const LayerShape& layer) {
 }
 
 std::int64_t Workspace::nbytes() const {
+  const api::InUse guard(*state_, "Workspace::nbytes");
   std::int64_t sum = state_->symmetric.bytes();
   for (const auto& [key, local] : state_->locals) {
     for (const group::HostBuffer& memory : local.ranks) sum += memory.size();
@@ -142,9 +143,13 @@ std::int64_t Workspace::nbytes() const {
 
 const Config& Workspace::config() const { return state_->config; }
 const WorkspaceOptions& Workspace::options() const { return state_->options; }
-Status Workspace::status() const { return state_->status; }
+Status Workspace::status() const {
+  const api::InUse guard(*state_, "Workspace::status");
+  return state_->status;
+}
 
 void Workspace::check() const {
+  const api::InUse guard(*state_, "Workspace::check");
   const Status& status = state_->status;
   if (status.kind == StatusKind::deadline_exceeded) throw DeadlineExceeded(status.sentence());
   if (status.kind != StatusKind::ok) throw RoutingError(status.sentence());

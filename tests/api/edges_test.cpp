@@ -47,5 +47,63 @@ TEST(Gradients, SharedOnesWithoutASharedExpert) {
       });
 }
 
+TEST(Overlap, OutOnTopOfX) {
+  Refusals layer;
+  layer.expect_forward(
+      "inputs[1].out overlaps inputs[1].x in memory; an output must share no memory with another tensor of "
+      "the call",
+      [](std::vector<ForwardInput>& inputs) { inputs[1].out.data = const_cast<void*>(inputs[1].x.data); });
+}
+
+/// The shared expert's weight gradients read grad_output when d_x is long written.
+TEST(Overlap, GradientOfXOnTopOfGradOutput) {
+  Refusals layer;
+  layer.expect_backward(
+      "inputs[0].d_x overlaps inputs[0].grad_output in memory; an output must share no memory with another "
+      "tensor "
+      "of the call",
+      [](std::vector<BackwardInput>& inputs) {
+        inputs[0].d_x.data = const_cast<void*>(inputs[0].grad_output.data);
+      });
+}
+
+TEST(Overlap, TwoGradientsInOnePlace) {
+  Refusals layer;
+  layer.expect_backward(
+      "inputs[0].d_routed.up overlaps inputs[0].d_routed.gate in memory; an output must share no memory with "
+      "another tensor of the call",
+      [](std::vector<BackwardInput>& inputs) { inputs[0].d_routed.up = inputs[0].d_routed.gate; });
+}
+
+/// Experts of one tensor that interleave with those of another are legal: halves of one [El, 2I, H] tensor.
+TEST(Overlap, InterleavedHalvesAreNone) {
+  const reference::Problem problem = small_problem();
+  LayerHarness harness(problem, {});
+  Workspace workspace({}, harness.workspace_options());
+  const Schedule schedule = harness.schedule(workspace);
+  const ForwardContext context = harness.forward(workspace, schedule);
+  harness.backward(workspace, schedule, context);
+  const LayerRun expected = harness.results();
+
+  std::vector<BackwardInput> inputs = harness.backward_inputs();
+  const std::int64_t half = problem.intermediate * problem.hidden;
+  std::vector<bfloat16> both(static_cast<std::size_t>(2 * 2 * half));
+  const auto half_of = [&](std::int64_t offset) {
+    return TensorView(both.data() + offset, {2, problem.intermediate, problem.hidden})
+        .with_expert_stride(2 * half);
+  };
+  inputs[0].d_routed.gate = half_of(0);
+  inputs[0].d_routed.up = half_of(half);
+  backward(workspace, schedule, context, inputs);
+  for (std::int64_t e = 0; e < 2; ++e) {
+    for (std::int64_t n = 0; n < half; ++n) {
+      const auto at = static_cast<std::size_t>(e * half + n);
+      const auto in_both = static_cast<std::size_t>(2 * e * half + n);
+      ASSERT_EQ(to_float(both[in_both]), expected.d_gate[at]);
+      ASSERT_EQ(to_float(both[in_both + static_cast<std::size_t>(half)]), expected.d_up[at]);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace mok::testing

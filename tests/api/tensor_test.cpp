@@ -171,7 +171,7 @@ TEST(TopkExperts, Missing) {
 TEST(TopkExperts, WrongDtype) {
   Ids ids;
   ids.views[0].dtype = DType::f32;
-  expect_ids_refused("topk_experts[0] is f32; it must be int32", ids);
+  expect_ids_refused("topk_experts[0] is f32; it must be int32 or int64", ids);
 }
 
 TEST(TopkExperts, WrongDevice) {

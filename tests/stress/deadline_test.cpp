@@ -183,7 +183,7 @@ std::vector<Stall> stalls() {
       result.push_back(never_ready);
     }
     if (call == Call::schedule) continue;  // it has no compute workers
-    for (const std::int64_t after : {0, 2}) {
+    for (const std::int64_t after : {0, 1}) {
       for (const std::int64_t macrobatch : {128, 131072}) {
         if (small_tests() && macrobatch != 128) continue;
         Stall stuck{call, {}, macrobatch};
