@@ -29,7 +29,7 @@ struct ContextState;
 class Schedule {
  public:
   explicit Schedule(std::shared_ptr<const api::ScheduleState> state) : state_(std::move(state)) {}
-  [[nodiscard]] const api::ScheduleState& state() const { return *state_; }
+  [[nodiscard]] const api::ScheduleState& state() const;
   // All three throw InvalidArgument for a rank outside [0, R).
   /// Real rows of each local expert of a rank, [El]. All zero after an overflow.
   [[nodiscard]] std::span<const std::int32_t> rows_per_expert(int rank) const;
@@ -47,7 +47,7 @@ class Schedule {
 class ForwardContext {
  public:
   explicit ForwardContext(std::shared_ptr<const api::ContextState> state) : state_(std::move(state)) {}
-  [[nodiscard]] const api::ContextState& state() const { return *state_; }
+  [[nodiscard]] const api::ContextState& state() const;
   /// Bytes held, over all ranks.
   [[nodiscard]] std::int64_t nbytes() const;
 

@@ -16,10 +16,11 @@ struct WorkspaceState;
 }
 
 /// Buffers, counters and flags of one expert-parallel group. Passes of one workspace run one after the other;
-/// using it from two threads at once is an error that is reported, not a race. Movable, not copyable.
+/// using it from two threads at once is an error that is reported, not a race. Movable, not copyable; a
+/// moved-from workspace may only be assigned to or destroyed.
 class Workspace {
  public:
-  /// \throws InvalidArgument naming the option, its value and what would do.
+  /// \throws InvalidArgument naming the option, its value and what would do; Error when memory runs out.
   Workspace(const Config& config, const WorkspaceOptions& options);
   Workspace(Workspace&&) noexcept;
   Workspace& operator=(Workspace&&) noexcept;

@@ -113,9 +113,15 @@ void bind_forward(const Input& input, ops::RankView& view) {
 
 }  // namespace
 
+const ContextState& ForwardContext::state() const {
+  if (state_ == nullptr)
+    throw InvalidArgument("the context has been moved from; use the one that it was moved to");
+  return *state_;
+}
+
 std::int64_t ForwardContext::nbytes() const {
   std::int64_t sum = 0;
-  for (const group::HostBuffer& memory : state_->memory) sum += memory.size();
+  for (const group::HostBuffer& memory : state().memory) sum += memory.size();
   return sum;
 }
 

@@ -75,18 +75,24 @@ std::size_t rank_index(const ScheduleState& schedule, int rank) {
 
 }  // namespace
 
+const ScheduleState& Schedule::state() const {
+  if (state_ == nullptr)
+    throw InvalidArgument("the schedule has been moved from; use the one that it was moved to");
+  return *state_;
+}
+
 std::span<const std::int32_t> Schedule::rows_per_expert(int rank) const {
-  const std::size_t r = rank_index(*state_, rank);
+  const std::size_t r = rank_index(state(), rank);
   return {state_->tables[r].rows_per_expert, static_cast<std::size_t>(state_->dims[r].local_experts())};
 }
 
 std::span<const std::int32_t> Schedule::source_rank(int rank) const {
-  const std::size_t r = rank_index(*state_, rank);
+  const std::size_t r = rank_index(state(), rank);
   return {state_->tables[r].source_rank, static_cast<std::size_t>(state_->dims[r].capacity_rows())};
 }
 
 std::span<const std::int32_t> Schedule::source_slot(int rank) const {
-  const std::size_t r = rank_index(*state_, rank);
+  const std::size_t r = rank_index(state(), rank);
   return {state_->tables[r].source_slot, static_cast<std::size_t>(state_->dims[r].capacity_rows())};
 }
 

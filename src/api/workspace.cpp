@@ -127,13 +127,13 @@ Workspace& Workspace::operator=(Workspace&&) noexcept = default;
 Workspace::~Workspace() = default;
 
 void Workspace::reserve(const LayerShape& layer) {
-  const api::InUse guard(*state_, "Workspace::reserve");
+  const api::InUse guard(state(), "Workspace::reserve");
   api::check_layer(layer, state_->options);
   static_cast<void>(state_->local(layer));
 }
 
 std::int64_t Workspace::nbytes() const {
-  const api::InUse guard(*state_, "Workspace::nbytes");
+  const api::InUse guard(state(), "Workspace::nbytes");
   std::int64_t sum = state_->symmetric.bytes();
   for (const auto& [key, local] : state_->locals) {
     for (const group::HostBuffer& memory : local.ranks) sum += memory.size();
@@ -141,25 +141,30 @@ std::int64_t Workspace::nbytes() const {
   return sum;
 }
 
-const Config& Workspace::config() const { return state_->config; }
-const WorkspaceOptions& Workspace::options() const { return state_->options; }
+const Config& Workspace::config() const { return state().config; }
+const WorkspaceOptions& Workspace::options() const { return state().options; }
 Status Workspace::status() const {
-  const api::InUse guard(*state_, "Workspace::status");
+  const api::InUse guard(state(), "Workspace::status");
   return state_->status;
 }
 
 void Workspace::check() const {
-  const api::InUse guard(*state_, "Workspace::check");
+  const api::InUse guard(state(), "Workspace::check");
   const Status& status = state_->status;
   if (status.kind == StatusKind::deadline_exceeded) throw DeadlineExceeded(status.sentence());
   if (status.kind != StatusKind::ok) throw RoutingError(status.sentence());
 }
 
 void Workspace::reset() {
-  const api::InUse guard(*state_, "Workspace::reset");
+  const api::InUse guard(state(), "Workspace::reset");
   state_->clear_control();
 }
 
-api::WorkspaceState& Workspace::state() const { return *state_; }
+api::WorkspaceState& Workspace::state() const {
+  if (state_ == nullptr) {
+    throw InvalidArgument("the workspace has been moved from; use the one that it was moved to");
+  }
+  return *state_;
+}
 
 }  // namespace mok

@@ -70,10 +70,8 @@ void run_check() {
         if (!same || !alone) {
           throw Error(
               "the tile GEMM of this build gives a row different bits at different places of a tile, so "
-              "results "
-              "would depend on the batch; build with the Eigen version and compiler flags that "
-              "docs/numerics.md "
-              "names");
+              "results would depend on the batch; build with the Eigen version and flags of "
+              "docs/numerics.md");
         }
       }
     }

@@ -52,13 +52,13 @@ class Waiter {
       if (load_acquire(word) >= at_least) return true;
     }
     Patience patience;
-    while (load_acquire(word) < at_least) {
-      if (!keep_waiting(patience, kind)) {
-        if (!aborted()) give_up(subject, at_least, load_acquire(word), kind);
-        return false;
-      }
+    for (;;) {
+      const std::uint64_t seen = load_acquire(word);
+      if (seen >= at_least) return true;
+      if (keep_waiting(patience, kind)) continue;
+      if (!aborted()) give_up(subject, at_least, seen, kind);
+      return false;
     }
-    return true;
   }
 
   /// The abort word of this rank has been raised.

@@ -18,10 +18,10 @@ HostBuffer::HostBuffer(std::int64_t bytes, const char* what) : size_(bytes) {
   const std::int64_t rounded = program::ceil_div(std::max<std::int64_t>(bytes, 1), kAlignment) * kAlignment;
   data_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, static_cast<std::size_t>(rounded))));
   if (data_ == nullptr) {
-    throw Error(
-        fmt::format("cannot allocate {} bytes for {}: bring fewer tokens, or lower macrobatch_size to hold "
-                    "fewer rows at a time",
-                    bytes, what));
+    throw Error(fmt::format(
+        "cannot allocate {} bytes for {}: this machine has not that much memory; lower max_tokens, "
+        "or, for local memory and contexts, macrobatch_size",
+        bytes, what));
   }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls that once ended in a bare standard exception or a null pointer.
 #include <array>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -45,6 +46,24 @@ TEST(Gradients, SharedOnesWithoutASharedExpert) {
       [&nothing](std::vector<BackwardInput>& inputs) {
         inputs[1].d_shared.gate = TensorView(nothing.data(), {1, 1});
       });
+}
+
+TEST(MovedFrom, HandlesGiveASentence) {
+  Workspace workspace({}, {1, 4, 64, 1, {}});
+  const std::vector<std::int32_t> ids(4, 0);
+  const std::vector<ConstTensorView> views{ConstTensorView(ids.data(), {4, 1})};
+  Schedule schedule = build_schedule(workspace, views, 2);
+  const Schedule schedule_now = std::move(schedule);
+  const Workspace workspace_now = std::move(workspace);
+  // NOLINTBEGIN(bugprone-use-after-move): that is what is tested
+  EXPECT_EQ(refusal_of([&] { return workspace.nbytes(); }),
+            "the workspace has been moved from; use the one that it was moved to");
+  EXPECT_EQ(refusal_of([&] { return build_schedule(workspace, views, 2); }),
+            "the workspace has been moved from; use the one that it was moved to");
+  EXPECT_EQ(refusal_of([&] { return schedule.rows_per_expert(0); }),
+            "the schedule has been moved from; use the one that it was moved to");
+  // NOLINTEND(bugprone-use-after-move)
+  EXPECT_EQ(schedule_now.rows_per_expert(0)[0], 4);
 }
 
 TEST(Overlap, OutOnTopOfX) {

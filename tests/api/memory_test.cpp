@@ -248,11 +248,10 @@ TEST(Bytes, MoreThanTheMachineHasIsASentence) {
     }
     return "nothing was refused";
   };
-  EXPECT_EQ(
-      sentence_of([&] { const Workspace workspace({}, options); }),
-      "cannot allocate " + std::to_string(bytes) +
-          " bytes for the symmetric memory of a rank: bring fewer tokens, or lower macrobatch_size to hold "
-          "fewer rows at a time");
+  EXPECT_EQ(sentence_of([&] { const Workspace workspace({}, options); }),
+            "cannot allocate " + std::to_string(bytes) +
+                " bytes for the symmetric memory of a rank: this machine has not that much memory; lower "
+                "max_tokens, or, for local memory and contexts, macrobatch_size");
 
   // Symmetric memory of a few GB that nobody touches, and 100 TB for the shared expert.
   Workspace workspace({}, {1, 1 << 24, 64, 1, {}});
