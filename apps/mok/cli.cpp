@@ -24,6 +24,14 @@ bool parse(const std::string& text, Number& number) {
 
 }  // namespace
 
+CLI::Validator file_name() {
+  return CLI::Validator(
+      [](const std::string& text) -> std::string {
+        return text.empty() ? "The file name is empty; give one, or leave the option out." : "";
+      },
+      "");
+}
+
 CLI::Validator whole_number(std::int64_t low, std::int64_t high, std::int64_t multiple) {
   const std::string kind = multiple == 1 ? "whole number" : fmt::format("multiple of {}", multiple);
   const auto check = [=](const std::string& text) -> std::string {

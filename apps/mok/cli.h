@@ -12,6 +12,9 @@
 
 namespace mok::tool {
 
+/// A file name that is not empty: an unset shell variable must not pass for an option left out.
+CLI::Validator file_name();
+
 /// Adds a subcommand. Parsing runs it when it is chosen, and sets `exit_status`.
 void add_train(CLI::App& app, int& exit_status);
 void add_check(CLI::App& app, int& exit_status);

@@ -43,7 +43,7 @@ void add_options(CLI::App& command, CheckArguments& arguments) {
   add_whole_number(command, "--seed", arguments.seed, "Of the random problem", 0, INT64_MAX);
   CLI::Option* file = command.add_option("--routing", arguments.routing,
                                          "Take ranks, tokens, experts, topk and routes from this trace");
-  file->option_text("FILE");
+  file->option_text("FILE")->check(file_name());
   for (const char* size : {"--tokens", "--experts", "--topk", "--ranks"})
     file->excludes(command.get_option(size));
   add_whole_number(command, "--routing-step", arguments.routing_step, "The trace's step to take [its last]",

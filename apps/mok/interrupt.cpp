@@ -20,7 +20,10 @@ void on_signal(int signal) {
 void handle_interrupts() {
   std::signal(SIGINT, on_signal);
   std::signal(SIGTERM, on_signal);
+  std::signal(SIGHUP, on_signal);
+  // These become errors of the write that caused them, which are told in a sentence.
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
 }
 
 void throw_if_interrupted() {

@@ -11,6 +11,7 @@
 #include <mok/error.h>
 
 #include "mok/cli.h"
+#include "mok/output.h"
 #include "mok/tool_error.h"
 #include "mok/trace.h"
 
@@ -29,10 +30,11 @@ int run(CLI::App& app, int argc, char** argv, int& exit_status) {
   using namespace mok::tool;
   try {
     app.parse(argc, argv);
-    if (std::fflush(stdout) != 0) return fail(kExitFailed, "The output could not be written.");
+    flush_output();
     return exit_status;
   } catch (const CLI::Success& help_or_version) {
-    return app.exit(help_or_version);
+    const int status = app.exit(help_or_version);
+    return std::fflush(stdout) == 0 ? status : fail(kExitFailed, "The output could not be written");
   } catch (const CLI::ParseError& error) {
     return fail(kExitUsage, error.what(), " See mok --help.");
   } catch (const ToolError& error) {

@@ -28,7 +28,8 @@ TrainArguments::TrainArguments() {
 
 void TrainArguments::add_to(CLI::App& command) {
   command.add_option("--text", text, "Text files [the licences in /usr/share/common-licenses]")
-      ->option_text("FILE ...");
+      ->option_text("FILE ...")
+      ->check(file_name());
   add_routing_options(command, shape);
   add_width_options(command, shape);
   add_whole_number(command, "--context", context, "Bytes that a prediction looks back; divides --hidden", 1,
@@ -41,7 +42,8 @@ void TrainArguments::add_to(CLI::App& command) {
   add_whole_number(command, "--workers", workers,
                    "Compute threads per rank; 0 = this machine's cores / ranks", 0, kMaxWorkers);
   CLI::Option* file = command.add_option("--trace", trace, "Write the routing of some steps to this file")
-                          ->option_text("FILE");
+                          ->option_text("FILE")
+                          ->check(file_name());
   CLI::Option* list = command.add_option("--trace-steps", trace_steps, "Steps to trace")
                           ->option_text("N,N,...")
                           ->delimiter(',');

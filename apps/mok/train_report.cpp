@@ -13,6 +13,7 @@
 
 #include "mok/chart.h"
 #include "mok/human.h"
+#include "mok/output.h"
 
 namespace mok::tool {
 
@@ -52,8 +53,8 @@ TrainProgress::TrainProgress(const TrainArguments& arguments, std::int64_t steps
 void TrainProgress::start() {
   begin_ = refreshed_ = Clock::now();
   if (quiet_) return;
-  fmt::print("   step   loss (nats)   bits/byte   tokens/s   load max/mean   entropy   left\n");
-  std::fflush(stdout);
+  fmt::print("   step   loss (nats)   bits/byte   tokens/s   load max/mean   evenness   left\n");
+  flush_output();
 }
 
 void TrainProgress::print_line(std::int64_t step) {
@@ -61,10 +62,10 @@ void TrainProgress::print_line(std::int64_t step) {
   const double loss = loss_sum_ / static_cast<double>(loss_count_);
   const double rate = static_cast<double>(step * tokens_per_step_) / std::max(seconds, 1e-9);
   const double left = seconds / static_cast<double>(step) * static_cast<double>(steps_ - step);
-  std::string balance = fmt::format("{:>13}   {:>7}", "-", "-");
+  std::string balance = fmt::format("{:>13}   {:>8}", "-", "-");
   if (!load_.empty()) {
     const Balance even = balance_of(load_);
-    balance = fmt::format("{:>13.2f}   {:>7.3f}", even.max_over_mean, even.entropy);
+    balance = fmt::format("{:>13.2f}   {:>8.3f}", even.max_over_mean, even.entropy);
   }
   fmt::print("{}{:>7}   {:>11.4f}   {:>9.4f}   {:>8}   {}   {:>4}", terminal_ ? "\r" : "", step, loss,
              bits(loss), grouped(std::llround(rate)), balance, minutes_seconds(left));
@@ -87,30 +88,36 @@ void TrainProgress::after_step(std::int64_t step, double loss, const std::vector
     print_line(step);
     refreshed_ = Clock::now();
   }
-  std::fflush(stdout);
+  flush_output();
 }
 
 void print_result(const TrainArguments& arguments, const TrainResult& result) {
   const double held_out = bits(result.held_out);
   const auto line = [&](const char* what, double in_bits) {
     const double margin = in_bits - held_out;
-    fmt::print("  {:<40} {:>7.4f}  ({:.4f})  {}\n", what, in_bits, nats(in_bits),
-               margin == 0 ? std::string() : fmt::format("{:+.4f}", margin));
+    fmt::print("  {:<40} {:>7.4f}  ({:.4f}){}\n", what, in_bits, nats(in_bits),
+               margin == 0 ? std::string() : fmt::format("  {:+.4f}", margin));
   };
-  fmt::print("Held-out text: bits per byte (nats), and the distance from this model\n");
+  fmt::print("Held-out text: bits per byte (nats), less is better, and how much more than this model\n");
   line("this model", held_out);
   line("the same model without its experts", bits(result.held_out_dense));
   line("bigram entropy of the held-out text", result.bigram);
   line("unigram entropy of the held-out text", result.unigram);
+  const bool beats_dense = result.held_out < result.held_out_dense;
+  const bool beats_bigram = held_out < result.bigram;
+  fmt::print("This model {} the same model without its experts and {} the bigram entropy.\n",
+             beats_dense ? "beats" : "does not beat", beats_bigram ? "beats" : "does not beat");
 
   const Balance balance = balance_of(result.load);
-  fmt::print("\nRoutes of each expert over the training: max/mean {:.2f}, entropy {:.3f}\n",
-             balance.max_over_mean, balance.entropy);
+  fmt::print(
+      "\nRoutes of each expert over the training: max/mean {:.2f}, evenness (entropy; 1 = all alike) "
+      "{:.3f}\n",
+      balance.max_over_mean, balance.entropy);
   const std::vector<std::string> chart = load_chart(result.load, 32);
   const std::int64_t local = arguments.shape.experts / arguments.shape.ranks;
   for (std::size_t e = 0; e < chart.size(); ++e) {
-    fmt::print("  {}  rank {}  last gradient {:.2e}\n", chart[e], static_cast<std::int64_t>(e) / local,
-               result.gradient_norms[e]);
+    fmt::print("  {}  rank {}  norm of its last gradient {:.2e}\n", chart[e],
+               static_cast<std::int64_t>(e) / local, result.gradient_norms[e]);
   }
   std::int64_t with_rows = 0;
   std::int64_t with_gradient = 0;

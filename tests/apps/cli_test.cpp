@@ -163,6 +163,12 @@ TEST(Cli, TracesThatCannotBeUsed) {
                   kFailed, {"has no step 5"}));
 }
 
+TEST(Cli, AnEmptyFileNameIsNotAnOptionLeftOut) {
+  EXPECT_TRUE(failed_with(run_tool({"train", "--trace", ""}), 2, {"--trace", "file name is empty"}));
+  EXPECT_TRUE(failed_with(run_tool({"train", "--text", ""}), 2, {"--text", "file name is empty"}));
+  EXPECT_TRUE(failed_with(run_tool({"check", "--routing", ""}), 2, {"--routing", "file name is empty"}));
+}
+
 TEST(Cli, ATraceThatCannotBeWrittenIsRefusedBeforeTraining) {
   const Scratch scratch;
   const std::string text = scratch.text("text", 1000);

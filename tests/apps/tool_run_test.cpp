@@ -132,6 +132,25 @@ TEST(TrainRun, AnInterruptLeavesNoFile) {
   EXPECT_EQ(scratch.files(), 1U) << "the text alone";
 }
 
+/// A terminal that closes.
+TEST(TrainRun, AHangUpLeavesNoFile) {
+  const Scratch scratch;
+  const std::string text = scratch.text("text", 2000);
+  const ToolRun run =
+      run_tool({"train", "--text", text, "--steps", "10000000", "--trace", scratch.path("trace").string()},
+               "timeout --preserve-status --signal=HUP 1");
+  EXPECT_EQ(run.status, 130) << run.err;
+  EXPECT_EQ(scratch.files(), 1U);
+}
+
+TEST(TrainRun, StopsWhenNobodyCanReadItsOutput) {
+  const Scratch scratch;
+  const ToolRun run = run_tool({"train", "--text", scratch.text("text", 2000), "--steps", "10000000"},
+                               R"(timeout 60 sh -c 'exec "$0" "$@" >/dev/full')");
+  EXPECT_EQ(run.status, 1);
+  EXPECT_NE(run.err.find("The output could not be written."), std::string::npos) << run.err;
+}
+
 TEST(CheckRun, PassesItsOwnBounds) {
   const ToolRun run =
       run_tool({"check", "--tokens", "70", "--hidden", "128", "--intermediate", "64", "--experts", "6",
