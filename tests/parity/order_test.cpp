@@ -230,7 +230,7 @@ TEST(WeightGradients, AreSumsOverSourceRankThenTokenInOneFloat32Accumulator) {
         return std::vector<float>(all.begin() + expert * elements, all.begin() + (expert + 1) * elements);
       };
       EXPECT_EQ("", first_difference(expected, mine(accumulated.d_down)))
-          << "main_grad of expert " << expert << ", " << macrobatch;
+          << "main_grad of expert " << expert << ", macrobatch " << macrobatch;
       for (float& value : expected) value = rounded(value);
       EXPECT_EQ("", first_difference(expected, mine(fresh.d_down)))
           << "expert " << expert << ", macrobatch " << macrobatch;

@@ -100,9 +100,11 @@ INSTANTIATE_TEST_SUITE_P(R1, DirtyBuffers, ::testing::Bool(), name_of);
 TEST(R1FreshMemory, NeedNotBeClear) {
   const reference::Problem problem = different_steps()[0];
   const LayerRun expected = run_layer(problem, small_batches());
-  ASSERT_EQ(1, mallopt(M_PERTURB, 1));  // the allocator fills what it gives and what it takes back
+  // The allocator fills what it gives and what it takes back; those of the sanitizers have means of their
+  // own.
+  if (mallopt(M_PERTURB, 1) != 1) GTEST_SKIP() << "this build's allocator fills no memory when asked to";
   const LayerRun run = run_layer(problem, small_batches());
-  ASSERT_EQ(1, mallopt(M_PERTURB, 0));
+  mallopt(M_PERTURB, 0);
   EXPECT_EQ("", differences(run, expected, true));
 }
 #endif
