@@ -3,6 +3,8 @@
 #include "ops/down/down.h"
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include <gtest/gtest.h>
 

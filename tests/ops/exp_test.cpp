@@ -2,6 +2,7 @@
 // ops::exp against float64: its error over the whole range, and its ends.
 #include "ops/swiglu/exp.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>

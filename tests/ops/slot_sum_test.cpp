@@ -5,6 +5,8 @@
 
 #include <cmath>
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include <gtest/gtest.h>
 

@@ -5,6 +5,7 @@
 // How a test sees the operands: a router weight of 1 beside zeros gives one slot alone, all routes dropped
 // give the shared expert alone, and with a down projection that is the identity the output is Hd and dHraw is
 // dO.
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
