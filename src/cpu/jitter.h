@@ -13,7 +13,8 @@ class Jitter {
  public:
   /// A seed of 0 turns it off; `stream` tells workers apart.
   Jitter(std::uint64_t seed, std::uint64_t stream)
-      : on_(seed != 0), random_(static_cast<std::uint32_t>(seed * 0x9E3779B97F4A7C15u + stream) | 1u) {}
+      : on_(seed != 0),
+        random_(static_cast<std::uint32_t>(((seed << 20) + stream) * 0x9E3779B97F4A7C15u >> 32) | 1u) {}
 
   /// Nothing, a yield, or a sleep of up to 300 microseconds.
   void pause() {
