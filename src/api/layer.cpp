@@ -113,11 +113,7 @@ void bind_forward(const Input& input, ops::RankView& view) {
 
 }  // namespace
 
-const ContextState& ForwardContext::state() const {
-  if (state_ == nullptr)
-    throw InvalidArgument("the context has been moved from; use the one that it was moved to");
-  return *state_;
-}
+const ContextState& ForwardContext::state() const { return api::owned(state_, "context"); }
 
 std::int64_t ForwardContext::nbytes() const {
   std::int64_t sum = 0;

@@ -75,11 +75,7 @@ std::size_t rank_index(const ScheduleState& schedule, int rank) {
 
 }  // namespace
 
-const ScheduleState& Schedule::state() const {
-  if (state_ == nullptr)
-    throw InvalidArgument("the schedule has been moved from; use the one that it was moved to");
-  return *state_;
-}
+const ScheduleState& Schedule::state() const { return api::owned(state_, "schedule"); }
 
 std::span<const std::int32_t> Schedule::rows_per_expert(int rank) const {
   const std::size_t r = rank_index(state(), rank);

@@ -74,6 +74,15 @@ struct ContextState {
   std::vector<group::HostBuffer> memory;
 };
 
+[[noreturn]] void throw_moved_from(const char* handle);
+
+/// What a handle owns. \throws InvalidArgument, naming the handle, when it has been moved from.
+template <class Pointer>
+auto& owned(const Pointer& state, const char* handle) {
+  if (state == nullptr) throw_moved_from(handle);
+  return *state;
+}
+
 /// A number that no other workspace or schedule of this process has.
 std::uint64_t next_id();
 

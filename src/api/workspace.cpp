@@ -37,6 +37,10 @@ void clear_local(const program::LocalLayout& layout, std::byte* base) {
 
 }  // namespace
 
+void throw_moved_from(const char* handle) {
+  throw InvalidArgument(fmt::format("the {} has been moved from; use the one that it was moved to", handle));
+}
+
 std::uint64_t next_id() {
   static std::atomic<std::uint64_t> last = 0;
   return ++last;
@@ -160,11 +164,6 @@ void Workspace::reset() {
   state_->clear_control();
 }
 
-api::WorkspaceState& Workspace::state() const {
-  if (state_ == nullptr) {
-    throw InvalidArgument("the workspace has been moved from; use the one that it was moved to");
-  }
-  return *state_;
-}
+api::WorkspaceState& Workspace::state() const { return api::owned(state_, "workspace"); }
 
 }  // namespace mok

@@ -243,15 +243,20 @@ std::size_t weight_at(std::int64_t rows, std::int64_t cols, std::int64_t row, st
   return static_cast<std::size_t>((kExpert * rows + row) * cols + col);
 }
 
-TEST_P(NonFinite, GateWeightReachesTheTokensAndOneUnitOfItsExpert) {
-  planted_.gate[weight_at(64, 128, kUnit, 77)] = value();
-  Reach reach(clean_);
-  for_each_route(clean_, [&](std::size_t token, std::int64_t k, std::int32_t expert) {
+/// Everything that a token owns, for the tokens that went to kExpert.
+void reach_tokens_of_expert(const reference::Problem& problem, Reach& reach) {
+  for_each_route(problem, [&](std::size_t token, std::int64_t k, std::int32_t expert) {
     if (expert != kExpert) return;
     reach.out(token);
     reach.d_x(token);
     reach.d_router_weight(token, k);
   });
+}
+
+TEST_P(NonFinite, GateWeightReachesTheTokensAndOneUnitOfItsExpert) {
+  planted_.gate[weight_at(64, 128, kUnit, 77)] = value();
+  Reach reach(clean_);
+  reach_tokens_of_expert(clean_, reach);
   reach.d_gate(kExpert, kUnit);
   reach.d_up(kExpert, kUnit);
   reach.d_down_column(kExpert, kUnit);
@@ -261,12 +266,7 @@ TEST_P(NonFinite, GateWeightReachesTheTokensAndOneUnitOfItsExpert) {
 TEST_P(NonFinite, UpWeightReachesTheTokensAndOneUnitOfItsExpertButNotItsOwnGradient) {
   planted_.up[weight_at(64, 128, kUnit, 77)] = value();
   Reach reach(clean_);
-  for_each_route(clean_, [&](std::size_t token, std::int64_t k, std::int32_t expert) {
-    if (expert != kExpert) return;
-    reach.out(token);
-    reach.d_x(token);
-    reach.d_router_weight(token, k);
-  });
+  reach_tokens_of_expert(clean_, reach);
   reach.d_gate(kExpert, kUnit);
   reach.d_down_column(kExpert, kUnit);
   expect(reach);
@@ -292,12 +292,7 @@ TEST_P(NonFinite, WeightsOfAWholeExpertDoNotReachItsNeighbours) {
     planted_.gate[at] = planted_.up[at] = planted_.down[at] = value();
   }
   Reach reach(clean_);
-  for_each_route(clean_, [&](std::size_t token, std::int64_t k, std::int32_t expert) {
-    if (expert != kExpert) return;
-    reach.out(token);
-    reach.d_x(token);
-    reach.d_router_weight(token, k);
-  });
+  reach_tokens_of_expert(clean_, reach);
   reach.expert_gradients(kExpert);
   expect(reach);
 }
