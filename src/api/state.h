@@ -41,7 +41,7 @@ struct WorkspaceState {
   std::uint64_t epoch = 0;  ///< passes begun
   Status status;
   std::atomic<bool> in_use = false;
-  cpu::FaultPlan faults;  ///< set by tests alone
+  group::FaultPlan faults;  ///< set by tests alone
 
   [[nodiscard]] program::Dims dims(const LayerShape& layer, int rank) const;
   /// Allocates on the first call for a kind of layer.

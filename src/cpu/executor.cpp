@@ -72,7 +72,7 @@ class Worker {
   }
 
   [[nodiscard]] bool is_stuck(std::int64_t claimed) const {
-    const FaultPlan& faults = launch_.settings.faults;
+    const group::FaultPlan& faults = launch_.settings.faults;
     return role_ == Role::compute && faults.stuck_rank == rank() && claimed >= faults.stuck_after;
   }
 

@@ -7,19 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "group/fault_plan.h"
 #include "ops/rank_view.h"
 #include "program/op.h"
 
 namespace mok::cpu {
-
-/// What tests break on purpose. A rank named here is alive but never does what its peers wait for.
-struct FaultPlan {
-  int never_ready_rank = -1;  ///< never raises its ready flags
-  int late_rank = -1;         ///< raises them after `late_seconds`
-  double late_seconds = 0;
-  int stuck_rank = -1;  ///< its compute workers stop claiming after `stuck_after` tasks of the pass
-  std::int64_t stuck_after = 0;
-};
 
 /// Control words of one rank in local memory.
 struct LocalControl {
@@ -39,7 +31,7 @@ struct Settings {
   double arrival_deadline_seconds = 600;  ///< 0 = for ever
   double progress_deadline_seconds = 30;  ///< 0 = for ever
   std::uint64_t timing_seed = 0;          ///< 0 = no shuffling
-  FaultPlan faults;
+  group::FaultPlan faults;
 };
 
 struct Launch {

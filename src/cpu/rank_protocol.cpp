@@ -38,7 +38,7 @@ bool wait_for_flags(const Launch& launch, int rank, const Field<std::uint64_t>& 
 }  // namespace
 
 void publish_ready(const Launch& launch, int rank) {
-  const FaultPlan& faults = launch.settings.faults;
+  const group::FaultPlan& faults = launch.settings.faults;
   if (faults.never_ready_rank == rank) return;
   if (faults.late_rank == rank) {
     std::this_thread::sleep_for(std::chrono::duration<double>(faults.late_seconds));

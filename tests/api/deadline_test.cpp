@@ -36,7 +36,7 @@ std::string deadline_of(const Call& call) {
 
 class DeadlineTest : public ::testing::Test {
  protected:
-  [[nodiscard]] cpu::FaultPlan& faults() { return workspace_.state().faults; }
+  [[nodiscard]] group::FaultPlan& faults() { return workspace_.state().faults; }
 
   void expect_usable_after_reset() {
     const std::string sentence = workspace_.status().sentence();

@@ -34,7 +34,7 @@ constexpr const char* name(Call call) {
 
 struct Stall {
   Call call;
-  cpu::FaultPlan faults;
+  group::FaultPlan faults;
   std::int64_t macrobatch = 131072;
 };
 
@@ -59,7 +59,7 @@ RunOptions patient(std::int64_t macrobatch) {
 }
 
 /// From now on passes have the fault and little patience, or (the default) neither.
-void set_faults(Workspace& workspace, const cpu::FaultPlan& faults, double deadline = kPatience) {
+void set_faults(Workspace& workspace, const group::FaultPlan& faults, double deadline = kPatience) {
   api::WorkspaceState& state = workspace.state();
   state.faults = faults;
   state.config.arrival_deadline_seconds = deadline;
@@ -215,7 +215,7 @@ TEST(R2StalledBackward, LeavesNoMainGradThatLooksRight) {
   Workspace workspace(run.config, harness.workspace_options());
   const Schedule schedule = harness.schedule(workspace);
   const ForwardContext context = harness.forward(workspace, schedule);
-  cpu::FaultPlan faults;
+  group::FaultPlan faults;
   faults.stuck_rank = 1;
   faults.stuck_after = 5;
   set_faults(workspace, faults, kDeadline);
