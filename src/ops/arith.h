@@ -40,4 +40,23 @@ MOK_HOST_DEVICE inline float div(float a, float b) {
 #endif
 }
 
+#if defined(__CUDA_ARCH__)
+
+/// e^x by the special-function unit: within 2^-22 of it relative, for |x| below 20.
+__device__ __forceinline__ float approximate_exp(float x) {
+  constexpr float kLog2e = 1.44269504088896341f;
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(mul(x, kLog2e)));
+  return result;
+}
+
+/// 1 / x within 1 ulp.
+__device__ __forceinline__ float approximate_reciprocal(float x) {
+  float result;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+}
+
+#endif
+
 }  // namespace mok::ops

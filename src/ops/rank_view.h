@@ -18,7 +18,7 @@ namespace mok::ops {
 struct WeightView {
   const bfloat16* data = nullptr;
   std::int64_t expert_stride = 0;
-  [[nodiscard]] const bfloat16* of(std::int32_t expert) const { return data + expert * expert_stride; }
+  [[nodiscard]] MOK_HOST_DEVICE const bfloat16* of(std::int32_t expert) const { return data + expert * expert_stride; }
 };
 
 struct Weights {
@@ -34,7 +34,7 @@ struct GradientView {
 
 struct Gradients {
   GradientView gate, up, down;
-  [[nodiscard]] const GradientView& of(program::Matrix matrix) const {
+  [[nodiscard]] MOK_HOST_DEVICE const GradientView& of(program::Matrix matrix) const {
     return matrix == program::Matrix::gate ? gate : matrix == program::Matrix::up ? up : down;
   }
 };
@@ -85,7 +85,7 @@ struct RankView {
   Gradients d_shared;
 
   /// Holder of x, G and U of a macrobatch.
-  [[nodiscard]] const RowStore& rows(std::int64_t macrobatch) const {
+  [[nodiscard]] MOK_HOST_DEVICE const RowStore& rows(std::int64_t macrobatch) const {
     return pass == program::Pass::backward && macrobatch > 0 ? replay : saved;
   }
 };
@@ -106,7 +106,7 @@ struct Activations {
 };
 
 /// Pointers to the first row of a task's tile.
-inline Activations activations(const RankView& view, bool shared, std::int32_t expert,
+MOK_HOST_DEVICE inline Activations activations(const RankView& view, bool shared, std::int32_t expert,
                                std::int64_t macrobatch, std::int64_t row) {
   const std::int64_t hidden = view.dims.hidden;
   if (shared) {

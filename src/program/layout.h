@@ -97,7 +97,7 @@ struct LocalLayout {
   Field<std::uint32_t> watermark;  ///< [1] steps published so far in this pass
   Field<std::uint64_t> tickets;    ///< [kNumRoles] next task of each role
   Field<std::uint32_t> counter_set;  ///< [1] the set of the next pass (GPU; the CPU's host knows it)
-  Field<std::uint32_t> arrivals;     ///< [2] CTAs of a launch that have begun, and that have ended (GPU)
+  Field<std::uint32_t> arrivals;     ///< [3] CTAs of a launch: begun, ended of this rank, ended (GPU)
   Field<bfloat16> hidden;          ///< [ring,I] Hd in forward, Hw in backward
   Field<bfloat16> grad_rows;       ///< [ring,H] dispatched grad_output
   Field<float> row_weights;        ///< [ring] router weight of each row
@@ -123,7 +123,7 @@ struct LocalLayout {
     visitor("published steps", self.watermark, 1);
     visitor("tickets", self.tickets, kNumRoles);
     visitor("counter set in use", self.counter_set, 1);
-    visitor("arrivals", self.arrivals, 2);
+    visitor("arrivals", self.arrivals, 3);
     visitor("hidden rows [ring,I]", self.hidden, ring * d.intermediate);
     visitor("grad_output rows [ring,H]", self.grad_rows, ring * d.hidden);
     visitor("router weight per row [ring]", self.row_weights, ring);

@@ -97,28 +97,31 @@ MOK_HOST_DEVICE inline std::int64_t num_tasks(const Dims& dims, const ScheduleTa
 
 namespace detail {
 
-/// Appends stretches to one role's list.
+/// Appends stretches to one role's list, or only counts them.
 struct OrderWriter {
-  Stretch* out = nullptr;
+  Stretch* out = nullptr;  ///< null = count only
   std::int32_t count = 0;
   std::int32_t units[kNumOps] = {};
+  Stretch open = {};  ///< between begin and end: an empty stretch leaves no trace in the list
 
   MOK_HOST_DEVICE void begin(std::int64_t phase, std::int64_t step) {
-    out[count] = Stretch{};
-    out[count].phase = phase;
-    out[count].step = static_cast<std::int32_t>(step);
-    for (int op = 0; op < kNumOps; ++op) out[count].units_before[op] = units[op];
+    open.phase = phase;
+    open.step = static_cast<std::int32_t>(step);
+    open.num_parts = 0;
+    for (Part& part : open.parts) part = Part{};
+    for (int op = 0; op < kNumOps; ++op) open.units_before[op] = units[op];
   }
   MOK_HOST_DEVICE void part(Op op, std::int64_t minibatch, std::int64_t first, std::int64_t num_units) {
     if (num_units == 0) return;
-    Stretch& stretch = out[count];
     const auto added = static_cast<std::int32_t>(num_units);
-    stretch.parts[stretch.num_parts++] = {op, static_cast<std::int32_t>(minibatch),
-                                          static_cast<std::int32_t>(first), added};
+    open.parts[open.num_parts++] = {op, static_cast<std::int32_t>(minibatch),
+                                    static_cast<std::int32_t>(first), added};
     units[static_cast<int>(op)] += added;
   }
   MOK_HOST_DEVICE void end() {
-    if (out[count].num_parts > 0) ++count;
+    if (open.num_parts == 0) return;
+    if (out != nullptr) out[count] = open;
+    ++count;
   }
   MOK_HOST_DEVICE void single(std::int64_t phase, std::int64_t step, Op op, std::int64_t minibatch,
                               std::int64_t first, std::int64_t num_units) {
@@ -128,7 +131,8 @@ struct OrderWriter {
   }
 };
 
-/// Builds the lists of one pass.
+/// Builds the lists of one pass. They are the concatenation of sections, each of which can be built alone
+/// when the writers hold what stands before it: a GPU builds all sections at once.
 struct OrderBuilder {
   const Dims& dims;
   const ScheduleTables& tables;
@@ -172,36 +176,36 @@ struct OrderBuilder {
     return step + 1 < steps.count() && !steps.opens_macrobatch(step + 1);
   }
 
-  MOK_HOST_DEVICE void dispatches() {
-    for (std::int64_t step = 0; step < steps.count(); ++step) {
-      const std::int64_t at =
-          steps.opens_macrobatch(step) ? phase(step, opening) : phase(step - 1, opening_next);
-      if (pass != Pass::backward || replays(step)) dispatch(at, step, Op::dispatch_x);
-      if (pass == Pass::backward) dispatch(at, step, Op::dispatch_grad);
-    }
+  /// Steps of the longest rank, which every rank's sums wait for; at least one.
+  MOK_HOST_DEVICE std::int64_t step_sections() const {
+    return max(tables.header->max_steps, std::int64_t{1});
   }
 
-  MOK_HOST_DEVICE void forward() {
-    const std::int64_t max_steps = tables.header->max_steps;
-    shared_op(0, Op::shared_gate_up);
-    for (std::int64_t step = 0; step < max(max_steps, std::int64_t{1}); ++step) {
-      if (step < steps.count()) {
-        if (steps.opens_macrobatch(step)) row_tile_op(phase(step, opening), step, Op::gate_up);
-        if (looks_ahead(step)) row_tile_op(phase(step, opening_next), step + 1, Op::gate_up);
-        row_tile_op(phase(step, main), step, Op::down);
-      }
-      if (step == 0) shared_op(phase(step, shared), Op::shared_down);
-      if (step > 0) sums(phase(step, sum), step, Op::weighted_sum);
-    }
-    sums(phase(max(max_steps, std::int64_t{1}), sum), max_steps, Op::weighted_sum);
+  MOK_HOST_DEVICE void dispatches(std::int64_t step) {
+    if (step >= steps.count()) return;
+    const std::int64_t at =
+        steps.opens_macrobatch(step) ? phase(step, opening) : phase(step - 1, opening_next);
+    if (pass != Pass::backward || replays(step)) dispatch(at, step, Op::dispatch_x);
+    if (pass == Pass::backward) dispatch(at, step, Op::dispatch_grad);
   }
 
-  MOK_HOST_DEVICE void recompute() {
-    shared_op(0, Op::shared_gate_up);
-    for (std::int64_t step = 0; step < steps.count(); ++step) {
-      row_tile_op(steps.opens_macrobatch(step) ? phase(step, opening) : phase(step - 1, opening_next), step,
-                  Op::gate_up);
+  MOK_HOST_DEVICE void forward_step(std::int64_t step) {
+    if (step < steps.count()) {
+      if (steps.opens_macrobatch(step)) row_tile_op(phase(step, opening), step, Op::gate_up);
+      if (looks_ahead(step)) row_tile_op(phase(step, opening_next), step + 1, Op::gate_up);
+      row_tile_op(phase(step, main), step, Op::down);
     }
+    if (step == 0) shared_op(phase(step, shared), Op::shared_down);
+    if (step > 0) sums(phase(step, sum), step, Op::weighted_sum);
+  }
+  MOK_HOST_DEVICE void forward_end() {
+    sums(phase(step_sections(), sum), tables.header->max_steps, Op::weighted_sum);
+  }
+
+  MOK_HOST_DEVICE void recompute_step(std::int64_t step) {
+    if (step >= steps.count()) return;
+    row_tile_op(steps.opens_macrobatch(step) ? phase(step, opening) : phase(step - 1, opening_next), step,
+                Op::gate_up);
   }
 
   /// Experts whose weight gradient over the present macrobatch is complete with this minibatch, as [first,
@@ -237,44 +241,56 @@ struct OrderBuilder {
     return low;
   }
 
-  MOK_HOST_DEVICE void backward() {
-    const std::int64_t max_steps = tables.header->max_steps;
-    shared_op(0, Op::shared_dhidden);
-    for (std::int64_t step = 0; step < max(max_steps, std::int64_t{1}); ++step) {
-      if (step < steps.count()) {
-        if (steps.opens_macrobatch(step)) {
-          if (replays(step)) row_tile_op(phase(step, opening), step, Op::gate_up);
-          row_tile_op(phase(step, opening_next), step, Op::dhidden);
-        }
-        const bool look = looks_ahead(step);
-        if (look && replays(step + 1)) row_tile_op(phase(step, ahead), step + 1, Op::gate_up);
-        const std::int64_t minibatch = steps.minibatch_of_step(step);
-        const ExpertRange completed = experts_completed(minibatch);
-        compute.begin(phase(step, main), step);
-        if (look) compute.part(Op::dhidden, minibatch + 1, 0, tiles(minibatch + 1));
-        compute.part(Op::dx, minibatch, 0, tiles(minibatch));
-        compute.part(Op::weight_grad, minibatch, completed.first, completed.end - completed.first);
-        compute.end();
+  MOK_HOST_DEVICE void backward_step(std::int64_t step) {
+    if (step < steps.count()) {
+      if (steps.opens_macrobatch(step)) {
+        if (replays(step)) row_tile_op(phase(step, opening), step, Op::gate_up);
+        row_tile_op(phase(step, opening_next), step, Op::dhidden);
       }
-      if (step == 0) shared_op(phase(step, shared), Op::shared_dx);
-      if (step > 0) sums(phase(step, sum), step, Op::grad_sum);
+      const bool look = looks_ahead(step);
+      if (look && replays(step + 1)) row_tile_op(phase(step, ahead), step + 1, Op::gate_up);
+      const std::int64_t minibatch = steps.minibatch_of_step(step);
+      const ExpertRange completed = experts_completed(minibatch);
+      compute.begin(phase(step, main), step);
+      if (look) compute.part(Op::dhidden, minibatch + 1, 0, tiles(minibatch + 1));
+      compute.part(Op::dx, minibatch, 0, tiles(minibatch));
+      compute.part(Op::weight_grad, minibatch, completed.first, completed.end - completed.first);
+      compute.end();
     }
-    const std::int64_t end = max(max_steps, std::int64_t{1});
+    if (step == 0) shared_op(phase(step, shared), Op::shared_dx);
+    if (step > 0) sums(phase(step, sum), step, Op::grad_sum);
+  }
+  MOK_HOST_DEVICE void backward_end() {
+    const std::int64_t end = step_sections();
     if (steps.count() == 0) {  // no rows: gradients are still written, as zeros
       compute.single(phase(end, main), end, Op::weight_grad, 0, 0, dims.local_experts());
     }
     // Fills the wait for the slowest peer before the last sums.
     compute.single(phase(end, shared), end, Op::shared_weight_grad, 0, 0, 1);
-    sums(phase(end, sum), max_steps, Op::grad_sum);
+    sums(phase(end, sum), tables.header->max_steps, Op::grad_sum);
+  }
+
+  /// The prologue, the steps and the end.
+  MOK_HOST_DEVICE std::int64_t sections() const { return step_sections() + 2; }
+  MOK_HOST_DEVICE void section(std::int64_t index) {
+    const std::int64_t step = index - 1;
+    if (step < 0) {
+      shared_op(0, pass == Pass::backward ? Op::shared_dhidden : Op::shared_gate_up);
+    } else if (step < step_sections()) {
+      dispatches(step);
+      if (pass == Pass::forward) forward_step(step);
+      if (pass == Pass::backward) backward_step(step);
+      if (pass == Pass::recompute) recompute_step(step);
+    } else {
+      if (pass == Pass::forward) forward_end();
+      if (pass == Pass::backward) backward_end();
+    }
   }
 
   MOK_HOST_DEVICE void build() {
     compute.out = tables.stretches[static_cast<int>(pass)][static_cast<int>(Role::compute)];
     communication.out = tables.stretches[static_cast<int>(pass)][static_cast<int>(Role::communication)];
-    dispatches();
-    if (pass == Pass::forward) forward();
-    if (pass == Pass::backward) backward();
-    if (pass == Pass::recompute) recompute();
+    for (std::int64_t i = 0; i < sections(); ++i) section(i);
     store(Role::compute, compute);
     store(Role::communication, communication);
   }

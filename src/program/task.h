@@ -110,8 +110,12 @@ struct TaskDecoder {
         high = middle - 1;
       }
     }
-    const Stretch& stretch = stretches[low];
-    const PartAt at = pick_part(stretch, tasks_per_unit, index - tasks_per_unit.before(stretch));
+    return decode_in(stretches[low], index - tasks_per_unit.before(stretches[low]));
+  }
+
+  /// The i-th task of a stretch.
+  MOK_HOST_DEVICE Task decode_in(const Stretch& stretch, std::int64_t i) const {
+    const PartAt at = pick_part(stretch, tasks_per_unit, i);
     const Part& part = stretch.parts[at.part];
     Task task;
     task.op = part.op;
@@ -365,6 +369,32 @@ MOK_HOST_DEVICE inline Task decode_task(const Dims& dims, const ScheduleTables& 
                                         std::int64_t index) {
   return detail::TaskDecoder{dims, tables, pass}.decode(role, index);
 }
+
+/// Decodes tasks in ascending order, as a worker claims them: it stays in a stretch until the tasks leave it.
+class TaskCursor {
+ public:
+  MOK_HOST_DEVICE TaskCursor(const Dims& dims, const ScheduleTables& tables, Pass pass, Role role)
+      : decoder_{dims, tables, pass}, stretch_(tables.stretches[static_cast<int>(pass)][static_cast<int>(role)]) {
+    if (tables.header->num_stretches[static_cast<int>(pass)][static_cast<int>(role)] > 0) {
+      end_ = decoder_.tasks_per_unit.in(*stretch_);
+    }
+  }
+
+  /// \param index of a task that exists, not before the one asked for last.
+  MOK_HOST_DEVICE Task decode(std::int64_t index) {
+    while (index >= end_) {
+      begin_ = end_;
+      end_ += decoder_.tasks_per_unit.in(*++stretch_);
+    }
+    return decoder_.decode_in(*stretch_, index - begin_);
+  }
+
+ private:
+  detail::TaskDecoder decoder_;
+  const Stretch* stretch_;
+  std::int64_t begin_ = 0;  ///< first task of the stretch
+  std::int64_t end_ = 0;
+};
 
 /// Tasks that push to slots in a step: what step_done reaches when the step is complete.
 MOK_HOST_DEVICE inline std::int64_t pushes_in_step(const Dims& dims, const ScheduleTables& tables, Pass pass,

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sizes of the compute CTA: tile, stages, staging, registers. Every budget stands here, with a check of its
+// total.
+#pragma once
+
+#include <cstdint>
+
+#include "program/dims.h"
+
+namespace mok::cuda {
+
+inline constexpr int kWarp = 32;
+inline constexpr int kWarpgroup = 128;
+inline constexpr int kConsumers = 2;  ///< warpgroups that multiply, 64 rows each
+inline constexpr int kThreads = (kConsumers + 1) * kWarpgroup;
+
+inline constexpr int kTileRows = 128;
+inline constexpr int kTileCols = 256;  ///< of B: 256 columns of one matrix, or 128 of gate and 128 of up
+inline constexpr int kTileK = 64;      ///< 128 bytes, the swizzle's row
+inline constexpr int kConsumerRows = kTileRows / kConsumers;
+static_assert(kTileRows == program::kRowTile);
+
+inline constexpr int kStages = 3;
+inline constexpr std::uint32_t kABytes = kTileRows * kTileK * 2;
+inline constexpr std::uint32_t kBBytes = kTileCols * kTileK * 2;
+inline constexpr std::uint32_t kStageBytes = kABytes + kBBytes;
+
+/// A chunk of results on its way out: 64 rows x 128 columns. Rows are padded by 16 bytes, so that stmatrix
+/// has no bank conflicts; bulk copies take them row by row.
+inline constexpr int kChunkCols = 128;
+inline constexpr std::uint32_t kChunkPitch = kChunkCols * 2 + 16;
+inline constexpr std::uint32_t kChunkBytes = kConsumerRows * kChunkPitch;
+/// Chunks per consumer. Two, with three stages, were 5-15% faster than one with four where consumers store
+/// themselves (docs/facts.md).
+inline constexpr int kChunks = 2;
+
+/// Tasks that the task warp prepares ahead of the roles that run them.
+inline constexpr int kTasksAhead = 2;
+
+// 65,536 registers: the producers' warpgroup gives up what the accumulators (128 a thread) need.
+inline constexpr int kProducerRegisters = 40;
+inline constexpr int kConsumerRegisters = 232;
+static_assert((kProducerRegisters + kConsumers * kConsumerRegisters) * kWarpgroup <= 65536);
+static_assert(kProducerRegisters % 8 == 0 && kConsumerRegisters % 8 == 0);
+
+/// What a CTA of SM90 may have.
+inline constexpr std::uint32_t kSharedLimit = 232448;
+
+}  // namespace mok::cuda
