@@ -18,7 +18,9 @@ namespace mok::ops {
 struct WeightView {
   const bfloat16* data = nullptr;
   std::int64_t expert_stride = 0;
-  [[nodiscard]] MOK_HOST_DEVICE const bfloat16* of(std::int32_t expert) const { return data + expert * expert_stride; }
+  [[nodiscard]] MOK_HOST_DEVICE const bfloat16* of(std::int32_t expert) const {
+    return data + expert * expert_stride;
+  }
 };
 
 struct Weights {
@@ -107,7 +109,7 @@ struct Activations {
 
 /// Pointers to the first row of a task's tile.
 MOK_HOST_DEVICE inline Activations activations(const RankView& view, bool shared, std::int32_t expert,
-                               std::int64_t macrobatch, std::int64_t row) {
+                                               std::int64_t macrobatch, std::int64_t row) {
   const std::int64_t hidden = view.dims.hidden;
   if (shared) {
     const std::int64_t at = row * view.dims.shared_intermediate;

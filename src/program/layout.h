@@ -93,25 +93,25 @@ struct SymmetricLayout {
 /// Memory of one rank for one kind of layer. Buffers that only one pass uses are shared by both, passes being
 /// serialised.
 struct LocalLayout {
-  Field<std::uint32_t> counters;   ///< [2, CounterLayout::size] two sets, used in turn
-  Field<std::uint32_t> watermark;  ///< [1] steps published so far in this pass
-  Field<std::uint64_t> tickets;    ///< [kNumRoles] next task of each role
+  Field<std::uint32_t> counters;     ///< [2, CounterLayout::size] two sets, used in turn
+  Field<std::uint32_t> watermark;    ///< [1] steps published so far in this pass
+  Field<std::uint64_t> tickets;      ///< [kNumRoles] next task of each role
   Field<std::uint32_t> counter_set;  ///< [1] the set of the next pass (GPU; the CPU's host knows it)
   Field<std::uint32_t> arrivals;     ///< [3] CTAs of a launch: begun, ended of this rank, ended (GPU)
-  Field<bfloat16> hidden;          ///< [ring,I] Hd in forward, Hw in backward
-  Field<bfloat16> grad_rows;       ///< [ring,H] dispatched grad_output
-  Field<float> row_weights;        ///< [ring] router weight of each row
-  Field<bfloat16> d_gate;          ///< [ring,I]
-  Field<bfloat16> d_up;            ///< [ring,I]
-  Field<float> weight_partials;    ///< [ring, I/64] partial sums of d_router_weights
-  Field<bfloat16> replay_x;        ///< [ring,H] rows of the macrobatches that no context holds
-  Field<bfloat16> replay_gate;     ///< [ring,I]
-  Field<bfloat16> replay_up;       ///< [ring,I]
-  Field<float> carry;              ///< [2,3,I*H] weight gradients of an expert cut by a macrobatch boundary
-  Field<bfloat16> shared_hidden;   ///< [Tmax,Is] as hidden
-  Field<bfloat16> shared_d_gate;   ///< [Tmax,Is]
-  Field<bfloat16> shared_d_up;     ///< [Tmax,Is]
-  Field<bfloat16> shared_out;      ///< [Tmax,H] output of the shared expert, or its gradient of x
+  Field<bfloat16> hidden;            ///< [ring,I] Hd in forward, Hw in backward
+  Field<bfloat16> grad_rows;         ///< [ring,H] dispatched grad_output
+  Field<float> row_weights;          ///< [ring] router weight of each row
+  Field<bfloat16> d_gate;            ///< [ring,I]
+  Field<bfloat16> d_up;              ///< [ring,I]
+  Field<float> weight_partials;      ///< [ring, I/64] partial sums of d_router_weights
+  Field<bfloat16> replay_x;          ///< [ring,H] rows of the macrobatches that no context holds
+  Field<bfloat16> replay_gate;       ///< [ring,I]
+  Field<bfloat16> replay_up;         ///< [ring,I]
+  Field<float> carry;                ///< [2,3,I*H] weight gradients of an expert cut by a macrobatch boundary
+  Field<bfloat16> shared_hidden;     ///< [Tmax,Is] as hidden
+  Field<bfloat16> shared_d_gate;     ///< [Tmax,Is]
+  Field<bfloat16> shared_d_up;       ///< [Tmax,Is]
+  Field<bfloat16> shared_out;        ///< [Tmax,H] output of the shared expert, or its gradient of x
   std::int64_t bytes = 0;
 
   template <class Self, class Visitor>

@@ -374,7 +374,8 @@ MOK_HOST_DEVICE inline Task decode_task(const Dims& dims, const ScheduleTables& 
 class TaskCursor {
  public:
   MOK_HOST_DEVICE TaskCursor(const Dims& dims, const ScheduleTables& tables, Pass pass, Role role)
-      : decoder_{dims, tables, pass}, stretch_(tables.stretches[static_cast<int>(pass)][static_cast<int>(role)]) {
+      : decoder_{dims, tables, pass},
+        stretch_(tables.stretches[static_cast<int>(pass)][static_cast<int>(role)]) {
     if (tables.header->num_stretches[static_cast<int>(pass)][static_cast<int>(role)] > 0) {
       end_ = decoder_.tasks_per_unit.in(*stretch_);
     }

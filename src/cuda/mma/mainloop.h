@@ -22,7 +22,8 @@ __device__ __forceinline__ std::uint32_t shared_address(const void* pointer) {
 /// been issued and its own are done: the tensor cores are never without work.
 /// \param multiply false = these rows are padding: stages are passed on unread, acc is left alone.
 __device__ __forceinline__ void run_mainloop(float (&acc)[kAccumulators], ComputeStorage& storage,
-                                             RingCursor<kStages>& at, int steps, int consumer, bool multiply) {
+                                             RingCursor<kStages>& at, int steps, int consumer,
+                                             bool multiply) {
   const bool signals = threadIdx.x % kWarpgroup == 0;
   volatile Guard& guard = storage.cta.guard;
   if (!multiply) {
@@ -36,8 +37,8 @@ __device__ __forceinline__ void run_mainloop(float (&acc)[kAccumulators], Comput
   std::uint32_t previous = 0;
   for (int k = 0; k < steps; ++k) {
     storage.full[at.stage].wait(at.parity, guard);
-    const std::uint32_t a =
-        shared_address(storage.stages[at.stage].a) + static_cast<std::uint32_t>(consumer) * (kABytes / kConsumers);
+    const std::uint32_t a = shared_address(storage.stages[at.stage].a) +
+                            static_cast<std::uint32_t>(consumer) * (kABytes / kConsumers);
     const std::uint32_t b = shared_address(storage.stages[at.stage].b);
     ptx::wgmma_fence();
 #pragma unroll

@@ -33,8 +33,9 @@ struct ChunkWriter {
     const std::uint32_t lane = thread % kWarp;
     // Lanes 0-15 address the rows of the left 8 columns, lanes 16-31 those of the right 8.
     const std::uint32_t row = thread / kWarp * 16 + lane % 16;
-    std::uint32_t to = static_cast<std::uint32_t>(__cvta_generic_to_shared(storage.chunks[consumer][at.stage])) +
-                       row * kChunkPitch + lane / 16 * 16;
+    std::uint32_t to =
+        static_cast<std::uint32_t>(__cvta_generic_to_shared(storage.chunks[consumer][at.stage])) +
+        row * kChunkPitch + lane / 16 * 16;
 #pragma unroll
     for (int j = 0; j < kChunkCols / 8; j += 2) {
       std::uint32_t upper0, lower0, upper1, lower1;

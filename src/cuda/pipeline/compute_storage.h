@@ -17,10 +17,10 @@ struct Stage {
 struct ComputeStorage {
   alignas(1024) Stage stages[kStages];  // the 128-byte swizzle repeats every 1024 bytes
   alignas(128) unsigned char chunks[kConsumers][kChunks][kChunkBytes];
-  Barrier full[kStages];                    ///< TMA has filled the stage
-  Barrier empty[kStages];                   ///< both consumers have read it
-  Barrier staged[kConsumers][kChunks];      ///< the consumer has written the chunk
-  Barrier drained[kConsumers][kChunks];     ///< the store warp has read it
+  Barrier full[kStages];                 ///< TMA has filled the stage
+  Barrier empty[kStages];                ///< both consumers have read it
+  Barrier staged[kConsumers][kChunks];   ///< the consumer has written the chunk
+  Barrier drained[kConsumers][kChunks];  ///< the store warp has read it
   TaskBarriers tasks;
   TaskRecord records[kTasksAhead];
   CursorStorage cursor;

@@ -15,8 +15,8 @@ struct LocalControl {
   std::uint32_t* counter_set = nullptr;  ///< [1] 0 or 1, the set of the next pass
   std::uint64_t* tickets = nullptr;      ///< [kNumRoles]
   std::uint32_t* published = nullptr;    ///< [1] steps published so far
-  /// [3] CTAs of a launch that have begun (rank 0's counts for all ranks), that have ended for this rank, that
-  /// have ended for all (rank 0's).
+  /// [3] CTAs of a launch that have begun (rank 0's counts for all ranks), that have ended for this rank,
+  /// that have ended for all (rank 0's).
   std::uint32_t* arrivals = nullptr;
 };
 
@@ -26,12 +26,12 @@ struct FailureRecord {
   std::uint64_t epoch = 0;
   std::int32_t rank = -1;
   std::int32_t cta = -1;
-  std::int32_t role = 0;           ///< program::Role
-  std::int32_t op = -1;            ///< program::Op; -1 = start of the pass, -2 = end of the pass
+  std::int32_t role = 0;  ///< program::Role
+  std::int32_t op = -1;   ///< program::Op; -1 = start of the pass, -2 = end of the pass
   std::int64_t tile = -1;
-  std::int64_t counter = -1;       ///< index in the counter set; -1 = a flag of `peer`
+  std::int64_t counter = -1;  ///< index in the counter set; -1 = a flag of `peer`
   std::int32_t peer = -1;
-  std::int32_t is_arrival = 0;     ///< which of the two deadlines
+  std::int32_t is_arrival = 0;  ///< which of the two deadlines
   std::uint64_t expected = 0;
   std::uint64_t seen = 0;
 };

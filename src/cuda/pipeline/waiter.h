@@ -29,8 +29,8 @@ struct Waiter {
   __device__ std::byte* mine() const { return plan.view.peers[plan.view.dims.rank]; }
 
   __device__ bool aborted() const {
-    return SystemWord<std::uint64_t>(*plan.view.symmetric.abort.at(mine())).load(::cuda::memory_order_relaxed) !=
-           0;
+    return SystemWord<std::uint64_t>(*plan.view.symmetric.abort.at(mine()))
+               .load(::cuda::memory_order_relaxed) != 0;
   }
 
   /// Returns true once *word >= at_least, having acquired it; false when the pass is aborted, by this wait's

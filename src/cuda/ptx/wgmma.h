@@ -6,9 +6,7 @@
 
 namespace mok::cuda::ptx {
 
-__device__ __forceinline__ void wgmma_fence() {
-  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-}
+__device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 
 __device__ __forceinline__ void wgmma_commit_group() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
@@ -20,11 +18,11 @@ __device__ __forceinline__ void wgmma_wait_group() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
 }
 
-/// d = a b (accumulate == 0) or d += a b: 64 x 256 x 16 bf16 into f32, both operands described in shared memory.
-/// TransposeA, TransposeB: 0 = K-major, 1 = MN-major. First..First+128 are the accumulators used.
+/// d = a b (accumulate == 0) or d += a b: 64 x 256 x 16 bf16 into f32, both operands described in shared
+/// memory. TransposeA, TransposeB: 0 = K-major, 1 = MN-major. First..First+128 are the accumulators used.
 template <int TransposeA, int TransposeB, int First = 0, int Size>
 __device__ __forceinline__ void wgmma_m64n256k16(float (&d)[Size], std::uint64_t a, std::uint64_t b,
-                                              std::int32_t accumulate) {
+                                                 std::int32_t accumulate) {
   static_assert(First + 128 <= Size);
   // clang-format off
   asm volatile(
@@ -78,11 +76,11 @@ __device__ __forceinline__ void wgmma_m64n256k16(float (&d)[Size], std::uint64_t
   // clang-format on
 }
 
-/// d = a b (accumulate == 0) or d += a b: 64 x 128 x 16 bf16 into f32, both operands described in shared memory.
-/// TransposeA, TransposeB: 0 = K-major, 1 = MN-major. First..First+64 are the accumulators used.
+/// d = a b (accumulate == 0) or d += a b: 64 x 128 x 16 bf16 into f32, both operands described in shared
+/// memory. TransposeA, TransposeB: 0 = K-major, 1 = MN-major. First..First+64 are the accumulators used.
 template <int TransposeA, int TransposeB, int First = 0, int Size>
 __device__ __forceinline__ void wgmma_m64n128k16(float (&d)[Size], std::uint64_t a, std::uint64_t b,
-                                              std::int32_t accumulate) {
+                                                 std::int32_t accumulate) {
   static_assert(First + 64 <= Size);
   // clang-format off
   asm volatile(
@@ -116,11 +114,11 @@ __device__ __forceinline__ void wgmma_m64n128k16(float (&d)[Size], std::uint64_t
   // clang-format on
 }
 
-/// d = a b (accumulate == 0) or d += a b: 64 x 64 x 16 bf16 into f32, both operands described in shared memory.
-/// TransposeA, TransposeB: 0 = K-major, 1 = MN-major. First..First+32 are the accumulators used.
+/// d = a b (accumulate == 0) or d += a b: 64 x 64 x 16 bf16 into f32, both operands described in shared
+/// memory. TransposeA, TransposeB: 0 = K-major, 1 = MN-major. First..First+32 are the accumulators used.
 template <int TransposeA, int TransposeB, int First = 0, int Size>
 __device__ __forceinline__ void wgmma_m64n64k16(float (&d)[Size], std::uint64_t a, std::uint64_t b,
-                                              std::int32_t accumulate) {
+                                                std::int32_t accumulate) {
   static_assert(First + 32 <= Size);
   // clang-format off
   asm volatile(

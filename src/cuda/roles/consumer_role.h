@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A consumer: one warpgroup that multiplies its 64 rows of each tile and hands the results on. The two
-// consumers of a CTA never wait for each other: one leads, so that its epilogue runs beside the other's K loop.
+// consumers of a CTA never wait for each other: one leads, so that its epilogue runs beside the other's K
+// loop.
 #pragma once
 
 #include <cstdint>

@@ -13,9 +13,9 @@ namespace mok::cuda {
 /// Steps of K of a GEMM task.
 __device__ __forceinline__ int k_steps(const ops::RankView& view, const program::Task& task) {
   const bool is_gate_up = task.op == program::Op::gate_up || task.op == program::Op::shared_gate_up;
-  const std::int64_t depth = is_gate_up                       ? view.dims.hidden
+  const std::int64_t depth = is_gate_up                    ? view.dims.hidden
                              : program::is_shared(task.op) ? view.dims.shared_intermediate
-                                                              : view.dims.intermediate;
+                                                           : view.dims.intermediate;
   return static_cast<int>(depth / kTileK);
 }
 

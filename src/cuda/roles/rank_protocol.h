@@ -10,18 +10,21 @@
 namespace mok::cuda {
 
 __device__ __forceinline__ void raise_at_peers(const ops::RankView& view,
-                                               const program::Field<std::uint64_t>& flag, std::uint64_t value) {
+                                               const program::Field<std::uint64_t>& flag,
+                                               std::uint64_t value) {
   for (int peer = 0; peer < view.dims.ranks; ++peer) {
     raise_release(flag.at(view.peers[peer]) + view.dims.rank, value);
   }
 }
 
 /// Waits until a flag of every peer has come to this epoch. One thread.
-__device__ __forceinline__ bool wait_for_flags(const Waiter& waiter, const program::Field<std::uint64_t>& flag,
+__device__ __forceinline__ bool wait_for_flags(const Waiter& waiter,
+                                               const program::Field<std::uint64_t>& flag,
                                                WaitSubject subject) {
   for (int peer = 0; peer < waiter.plan.view.dims.ranks; ++peer) {
     subject.peer = peer;
-    if (!waiter.wait<SystemWord<std::uint64_t>>(flag.at(waiter.mine()) + peer, waiter.epoch, subject)) return false;
+    if (!waiter.wait<SystemWord<std::uint64_t>>(flag.at(waiter.mine()) + peer, waiter.epoch, subject))
+      return false;
   }
   return true;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A store warp: takes one consumer's chunks from shared memory to where their readers want them, row by row as
-// bulk copies, and publishes the task once they have arrived.
+// A store warp: takes one consumer's chunks from shared memory to where their readers want them, row by row
+// as bulk copies, and publishes the task once they have arrived.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ namespace mok::cuda {
 
 inline constexpr int kRowsPerLane = kConsumerRows / kWarp;
 
-/// Where the rows of a lane begin: columns [task.col_begin, ...) of rows lane and lane + 32 of the consumer's.
-/// Null = the row is not stored.
+/// Where the rows of a lane begin: columns [task.col_begin, ...) of rows lane and lane + 32 of the
+/// consumer's. Null = the row is not stored.
 struct RowTargets {
   bfloat16* row[kRowsPerLane];
 };
@@ -26,8 +26,8 @@ __device__ __forceinline__ int lane_row(int i) { return static_cast<int>(threadI
 
 /// Rows of G, U or Hd, `base` being the first row of the tile. Padding rows of routed tiles are stored too,
 /// as the zeros that later readers count on.
-__device__ __forceinline__ RowTargets local_targets(const program::Task& task, bfloat16* base, std::int64_t width,
-                                                    int consumer) {
+__device__ __forceinline__ RowTargets local_targets(const program::Task& task, bfloat16* base,
+                                                    std::int64_t width, int consumer) {
   RowTargets targets;
 #pragma unroll
   for (int i = 0; i < kRowsPerLane; ++i) {
@@ -54,13 +54,15 @@ struct ChunkReader {
   RingCursor<kChunks> at = {};
 
   /// Stores `bytes` of each row of the next chunk, `first_col` columns behind the targets.
-  __device__ __forceinline__ void store(const RowTargets& targets, std::int64_t first_col, std::uint32_t bytes) {
+  __device__ __forceinline__ void store(const RowTargets& targets, std::int64_t first_col,
+                                        std::uint32_t bytes) {
     storage.staged[consumer][at.stage].wait(at.parity, storage.cta.guard);
     const unsigned char* const chunk = storage.chunks[consumer][at.stage];
 #pragma unroll
     for (int i = 0; i < kRowsPerLane; ++i) {
       if (targets.row[i] == nullptr) continue;
-      ::cuda::ptx::cp_async_bulk(::cuda::ptx::space_global, ::cuda::ptx::space_shared, targets.row[i] + first_col,
+      ::cuda::ptx::cp_async_bulk(::cuda::ptx::space_global, ::cuda::ptx::space_shared,
+                                 targets.row[i] + first_col,
                                  chunk + lane_row(i) * static_cast<int>(kChunkPitch), bytes);
     }
     ::cuda::ptx::cp_async_bulk_commit_group();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The task warp: claims tasks in order, decodes them and waits for what they need, ahead of the roles that run
-// them. It alone of a CTA's roles waits on global memory, so that an abort ends the CTA in one place.
+// The task warp: claims tasks in order, decodes them and waits for what they need, ahead of the roles that
+// run them. It alone of a CTA's roles waits on global memory, so that an abort ends the CTA in one place.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,8 @@ __device__ __forceinline__ bool wait_for_inputs(const Waiter& waiter, const Cta&
     const program::Wait& wait = task.waits[w];
     for (std::int64_t i = lane; i < wait.count; i += kWarp) {
       subject.counter = wait.counter + i;
-      ok = ok && waiter.wait<DeviceWord<std::uint32_t>>(cta.counters + subject.counter, wait.at_least, subject);
+      ok = ok &&
+           waiter.wait<DeviceWord<std::uint32_t>>(cta.counters + subject.counter, wait.at_least, subject);
     }
   }
   subject.counter = -1;
@@ -47,7 +48,8 @@ __device__ __forceinline__ bool is_in_stage(const StageFilter& stage, const prog
   return stage.op == static_cast<std::int32_t>(task.op) && stage.macrobatch == task.macrobatch;
 }
 
-/// \param prepare(record) is called by the whole warp once a task's inputs are there; it may add to the record.
+/// \param prepare(record) is called by the whole warp once a task's inputs are there; it may add to the
+/// record.
 template <class Record, class Prepare>
 __device__ __forceinline__ void run_task_role(const Waiter& waiter, Cta& cta, program::Role role,
                                               TaskBarriers& barriers, Record* records, CursorStorage& cursor,

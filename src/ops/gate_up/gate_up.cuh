@@ -19,7 +19,8 @@ __device__ __forceinline__ bfloat16 high_half(std::uint32_t pair) {
   return {static_cast<std::uint16_t>(pair >> 16)};
 }
 
-__device__ __forceinline__ std::uint32_t swiglu_pair(std::uint32_t gate, std::uint32_t up, SwigluLimit limit) {
+__device__ __forceinline__ std::uint32_t swiglu_pair(std::uint32_t gate, std::uint32_t up,
+                                                     SwigluLimit limit) {
   return cuda::pack(swiglu_value(low_half(gate), low_half(up), limit),
                     swiglu_value(high_half(gate), high_half(up), limit));
 }

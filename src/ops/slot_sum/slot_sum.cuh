@@ -18,7 +18,9 @@ struct alignas(16) Eight {
 };
 
 __device__ __forceinline__ float low_float(std::uint32_t pair) { return __uint_as_float(pair << 16); }
-__device__ __forceinline__ float high_float(std::uint32_t pair) { return __uint_as_float(pair & 0xFFFF0000u); }
+__device__ __forceinline__ float high_float(std::uint32_t pair) {
+  return __uint_as_float(pair & 0xFFFF0000u);
+}
 
 /// Coherent (peers have written it during this kernel) and not kept: slots are read once.
 __device__ __forceinline__ Eight load_eight(const bfloat16* from) {
