@@ -21,6 +21,7 @@ struct Cta {
   std::uint32_t* counters = nullptr;  ///< the set of this pass
   std::int64_t tasks[program::kNumRoles] = {};
   Guard guard;
+  bool must_poison = false;  ///< at the end: the outputs are not a result
 };
 
 /// A task cursor in shared memory: too large for the registers of the task warp.
@@ -50,6 +51,12 @@ struct TaskBarriers {
     for (int i = 0; i < kTasksAhead; ++i) {
       full[i].init(1);
       empty[i].init(readers);
+    }
+  }
+  __device__ void invalidate() {
+    for (int i = 0; i < kTasksAhead; ++i) {
+      full[i].invalidate();
+      empty[i].invalidate();
     }
   }
 };

@@ -24,6 +24,12 @@ struct Barrier {
   __device__ __forceinline__ void init(std::uint32_t arrivals) {
     ::cuda::ptx::mbarrier_init(&word, arrivals);
   }
+  /// Before its memory is used for something else.
+  __device__ __forceinline__ void invalidate() {
+    asm volatile("mbarrier.inval.shared::cta.b64 [%0];" ::"r"(
+                     static_cast<std::uint32_t>(__cvta_generic_to_shared(&word)))
+                 : "memory");
+  }
   __device__ __forceinline__ void arrive() { ::cuda::ptx::mbarrier_arrive(&word); }
   __device__ __forceinline__ void arrive_expect(std::uint32_t bytes) {
     ::cuda::ptx::mbarrier_arrive_expect_tx(::cuda::ptx::sem_release, ::cuda::ptx::scope_cta,

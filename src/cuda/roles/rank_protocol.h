@@ -62,13 +62,11 @@ __device__ __forceinline__ void publish_push(const RankPlan& plan, const Cta& ct
   }
 }
 
-/// Tells that a task is done: its counter, its step, and a beat that restarts the deadlines of who waits.
-__device__ __forceinline__ void publish(const RankPlan& plan, const Cta& cta, const TaskRecord& record) {
-  const program::Task& task = record.task;
+/// Tells that a task is done: its counter, and a beat that restarts the deadlines of who waits.
+__device__ __forceinline__ void publish(const RankPlan& plan, const Cta& cta, const program::Task& task) {
   if (task.signal >= 0) {
     DeviceWord<std::uint32_t>(cta.counters[task.signal]).fetch_add(1, ::cuda::memory_order_release);
   }
-  if (task.step_signal >= 0) publish_push(plan, cta, record);
   const ops::RankView& view = plan.view;
   SystemWord<std::uint64_t>(*view.symmetric.heartbeat.at(view.peers[view.dims.rank]))
       .fetch_add(1, ::cuda::memory_order_relaxed);

@@ -114,7 +114,10 @@ __device__ __forceinline__ void run_store_role(const LaunchParams& params, const
       // The second of the two store warps publishes for both. Its count is at CTA scope with acquire and
       // release, so that its release at device scope covers the other warp's rows.
       ::cuda::atomic_ref<std::uint32_t, ::cuda::thread_scope_block> done(record.stores_done);
-      if (done.fetch_add(1, ::cuda::memory_order_acq_rel) + 1 == kConsumers) publish(plan, cta, record);
+      if (done.fetch_add(1, ::cuda::memory_order_acq_rel) + 1 == kConsumers) {
+        publish(plan, cta, task);
+        if (task.step_signal >= 0) publish_push(plan, cta, record);
+      }
       if (!sums) record_event(params, cta, Actor::store, task, begin, 0);
       storage.tasks.empty[at.stage].arrive();
     }

@@ -49,7 +49,7 @@ __device__ __forceinline__ bool is_in_stage(const StageFilter& stage, const prog
 }
 
 /// \param prepare(record) is called by the whole warp once a task's inputs are there; it may add to the
-/// record.
+/// record. False = the pass is aborted.
 template <class Record, class Prepare>
 __device__ __forceinline__ void run_task_role(const Waiter& waiter, Cta& cta, program::Role role,
                                               TaskBarriers& barriers, Record* records, CursorStorage& cursor,
@@ -82,8 +82,7 @@ __device__ __forceinline__ void run_task_role(const Waiter& waiter, Cta& cta, pr
       if (is_in_stage(params.stage, record.task)) break;
       __syncwarp();
     }
-    is_last = is_last || !wait_for_inputs(waiter, cta, record.task);
-    if (!is_last) prepare(record);
+    is_last = is_last || !wait_for_inputs(waiter, cta, record.task) || !prepare(record);
     if (lane == 0) record.is_last = is_last;
     __syncwarp();  // what all lanes have acquired and written is behind lane 0's arrival
     if (lane == 0) barriers.full[at.stage].arrive();
