@@ -4,6 +4,10 @@
 set(src "${PROJECT_SOURCE_DIR}/src")
 file(GLOB_RECURSE kernel_sources CONFIGURE_DEPENDS "${src}/cpu/*.cpp" "${src}/ops/*.cpp")
 file(GLOB_RECURSE other_sources CONFIGURE_DEPENDS "${src}/program/*.cpp" "${src}/group/*.cpp" "${src}/api/*.cpp")
+if(NOT MOK_CUDA)
+  list(FILTER other_sources EXCLUDE REGEX "/api/cuda_[^/]*$")
+endif()
+file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS "${src}/cuda/*.cpp" "${src}/cuda/*.cu" "${src}/ops/*.cu")
 file(GLOB_RECURSE reference_sources CONFIGURE_DEPENDS "${src}/reference/*.cpp")
 
 if(kernel_sources OR other_sources)
@@ -17,6 +21,17 @@ if(kernel_sources OR other_sources)
     PRIVATE $<BUILD_INTERFACE:mok_flags> $<BUILD_INTERFACE:Eigen3::Eigen> $<BUILD_INTERFACE:fmt::fmt-header-only>)
   set_target_properties(mok PROPERTIES POSITION_INDEPENDENT_CODE ON VERSION ${PROJECT_VERSION}
                                        SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+  if(MOK_CUDA)
+    # No link to libcuda: what is needed of it is asked for at run time, so that the library also loads where there is
+    # no driver.
+    target_sources(mok PRIVATE ${cuda_sources})
+    target_compile_definitions(mok PRIVATE MOK_HAS_CUDA=1)
+    target_link_libraries(mok PRIVATE CUDA::cudart_static)
+    # A warning, and an error with MOK_WERROR.
+    if(MOK_CHECK_SPILLS)
+      target_compile_options(mok PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:-Xptxas=--warn-on-spills>")
+    endif()
+  endif()
 else()
   message(STATUS "mok: skipped, it has no sources yet")
 endif()

@@ -52,6 +52,12 @@ if(MOK_CUDA)
   endif()
 endif()
 
+# build.spills: that the compiler flags which refuse spilled registers do so.
+if(MOK_CUDA)
+  add_test(NAME build.spills COMMAND "${PROJECT_SOURCE_DIR}/tools/check_spills" "${CMAKE_CUDA_COMPILER}")
+  set_tests_properties(build.spills PROPERTIES TIMEOUT 300 LABELS build)
+endif()
+
 # The checks of the repository check themselves.
 if(NOT MOK_SANITIZE)
   find_package(Python3 3.11 QUIET COMPONENTS Interpreter)

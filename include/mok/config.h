@@ -20,7 +20,8 @@ struct CpuOptions {
 /// Tunables. None of them changes a bit of any result. Out-of-range values are refused when a workspace is
 /// made.
 struct Config {
-  /// SMs (CPU: worker threads per rank) that communicate. Unset = chosen for the device. 1..256.
+  /// SMs that communicate, shared by the virtual ranks of a GPU, at least one for each (CPU: worker threads
+  /// per rank). Unset = chosen for the device. 1..256.
   std::optional<int> fwd_num_comm_sms;
   std::optional<int> bwd_num_comm_sms;
   /// Rows per step of the task order, the granularity of overlap: a multiple of 128.
@@ -46,10 +47,14 @@ struct Config {
 
 /// What the symmetric part of a workspace is made for.
 struct WorkspaceOptions {
-  int ranks = 1;                 ///< R, the size of the expert-parallel group: virtual ranks of this process
+  int ranks =
+      1;  ///< R, the size of the expert-parallel group: virtual ranks of this process; at most 8 on a GPU
   std::int64_t max_tokens = 0;   ///< Tmax, the most tokens that a rank may bring
   std::int64_t hidden_size = 0;  ///< H, a multiple of 64
-  int topk = 0;                  ///< K, routes per token
+  int topk = 0;                  ///< K, routes per token; at most 32 on a GPU
+  /// Chooses the backend: worker threads on the CPU, or the kernels on a GPU (of compute capability 9.0, in a
+  /// build with MOK_CUDA). All tensors of all calls lie there; on a GPU they and their experts begin at
+  /// multiples of 16 bytes.
   Device device{};
 };
 

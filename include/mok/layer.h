@@ -15,6 +15,7 @@
 #include <utility>
 
 #include <mok/tensor.h>
+#include <mok/timeline.h>
 #include <mok/workspace.h>
 
 namespace mok {
@@ -25,12 +26,15 @@ struct ContextState;
 }  // namespace api
 
 /// Where every route goes: built once per step from the router's choice, used by forward and backward.
-/// A cheap handle to immutable tables, of use with its workspace alone.
+/// A cheap handle to immutable tables, of use with its workspace alone. On a GPU it must go before the last
+/// stream that it was used on, and stay for as long as a CUDA graph that uses it is replayed.
 class Schedule {
  public:
   explicit Schedule(std::shared_ptr<const api::ScheduleState> state) : state_(std::move(state)) {}
   [[nodiscard]] const api::ScheduleState& state() const;
-  // All three throw InvalidArgument for a rank outside [0, R).
+  // What the host can read of the tables; on a GPU the first call for a rank waits for the build and copies.
+  // All three throw InvalidArgument for a rank outside [0, R), and on a GPU while the stream is being
+  // captured.
   /// Real rows of each local expert of a rank, [El]. All zero after an overflow.
   [[nodiscard]] std::span<const std::int32_t> rows_per_expert(int rank) const;
   /// Source rank of each padded row of a rank (-1 = padding), [capacity].
@@ -43,7 +47,8 @@ class Schedule {
 };
 
 /// What forward keeps for backward: x, gate and up of the first macrobatch's rows. Backward never writes it,
-/// so it may run twice; many contexts may be alive on one workspace.
+/// so it may run twice; many contexts may be alive on one workspace. On a GPU it must go before the last
+/// stream that it was used on: its memory is given back behind the work of that stream, and nobody waits.
 class ForwardContext {
  public:
   explicit ForwardContext(std::shared_ptr<const api::ContextState> state) : state_(std::move(state)) {}
@@ -94,18 +99,36 @@ struct BackwardInput {
   WeightGradients d_shared;  ///< sums over this rank's tokens; reducing over ranks is the caller's
 };
 
+// ---- Where the work runs ----
+// On the CPU every function returns when its pass is done. On a GPU it enqueues the pass on a stream and
+// returns (nothing waits, and a stream that is being captured into a CUDA graph records the pass, once the
+// workspace has its local part: Workspace::reserve). Passes of one workspace run one after the other, on
+// whichever streams. What goes wrong on the GPU is told later: by Workspace::check(), or by the next call
+// where it is known by then.
+
+struct ScheduleOptions {
+  /// A cudaStream_t of the workspace's GPU; null = the default stream. The CPU backend does not look at it.
+  void* stream = nullptr;
+};
+
 struct PassOptions {
   /// Overrides Config::swiglu_limit for this pass. Backward takes the context's and refuses another.
   std::optional<float> swiglu_limit;
-  /// One op at a time with a barrier between, on one thread: slow, the same bits. For debugging and tests.
+  /// One op at a time with a barrier between (CPU: on one thread): slow, the same bits. For debugging and
+  /// tests.
   bool staged = false;
+  /// As in ScheduleOptions.
+  void* stream = nullptr;
+  /// Records every task of the pass; made for the workspace's device. Null = off, which costs nearly nothing.
+  Timeline* timeline = nullptr;
 };
 
 /// \param topk_experts one view per rank: int32 or int64 [T,K]; -1 = dropped route, else 0 <= id <
-/// num_experts. More rows than a rank can hold, or an id out of range, makes the schedule unusable on every
-/// rank: passes then write NaN and Workspace::check() throws RoutingError. \throws InvalidArgument
+/// num_experts. On a GPU they are read when the stream comes to it. More rows than a rank can hold, or an id
+/// out of range, makes the schedule unusable on every rank: passes then write NaN and Workspace::check()
+/// throws RoutingError. \throws InvalidArgument
 [[nodiscard]] Schedule build_schedule(Workspace& workspace, std::span<const ConstTensorView> topk_experts,
-                                      int num_experts);
+                                      int num_experts, const ScheduleOptions& options = {});
 
 /// out[t] = shared(x[t]) + sum over k of router_weights[t,k] * expert[topk_experts[t,k]](x[t]).
 /// \throws InvalidArgument, DeadlineExceeded
@@ -118,7 +141,7 @@ struct PassOptions {
                                                        std::span<const RecomputeInput> inputs,
                                                        const PassOptions& options = {});
 
-/// Gradients of sum(out * grad_output).
+/// Gradients of sum(out * grad_output). On the CPU backend only so far.
 /// \throws InvalidArgument, DeadlineExceeded
 void backward(Workspace& workspace, const Schedule& schedule, const ForwardContext& context,
               std::span<const BackwardInput> inputs, const PassOptions& options = {});

@@ -10,4 +10,5 @@
 #include <mok/memory.h>
 #include <mok/status.h>
 #include <mok/tensor.h>
+#include <mok/timeline.h>
 #include <mok/workspace.h>

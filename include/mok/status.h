@@ -30,7 +30,7 @@ struct Status {
   std::int64_t expert_id = 0;
   int num_experts = 0;
   // deadline_exceeded
-  int worker = -1;
+  int worker = -1;         ///< thread of its role; on a GPU the CTA
   std::string role;        ///< "communication" or "compute"
   std::string op;          ///< e.g. "gate_up"
   std::int64_t tile = -1;  ///< -1 where it waited for a peer to begin or end the pass

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <limits>
-#include <string>
 #include <vector>
 
 #include <mok/error.h>
@@ -38,13 +37,9 @@ void poison(const TensorView& tensor) {
   }
 }
 
-/// A refused schedule computes nothing and leaves main_grads alone. An abandoned pass may have added to some
-/// of their elements, which nobody could tell: all become NaN.
-enum class MainGrads { keep, poison };
-
-void poison(const WeightGradients& gradients, MainGrads main_grads) {
+void poison(const WeightGradients& gradients, api::MainGrads main_grads) {
   for (const TensorView* tensor : {&gradients.gate, &gradients.up, &gradients.down}) {
-    if (tensor->dtype == DType::bf16 || main_grads == MainGrads::poison) poison(*tensor);
+    if (tensor->dtype == DType::bf16 || main_grads == api::MainGrads::poison) poison(*tensor);
   }
 }
 
@@ -63,27 +58,28 @@ void check_forward_inputs(const WorkspaceState& workspace, const ScheduleState& 
   api::check_schedule(workspace, schedule);
   const api::Dim hidden{"H", workspace.options.hidden_size};
   for (int rank = 0; rank < workspace.options.ranks; ++rank) {
-    api::check_rows(schedule, rank, "x", inputs[static_cast<std::size_t>(rank)].x, DType::bf16, hidden);
+    api::check_rows(workspace, schedule, rank, "x", inputs[static_cast<std::size_t>(rank)].x, DType::bf16,
+                    hidden);
   }
 }
 
+api::TensorName input_name(std::size_t rank, const char* group = nullptr) { return {"inputs", rank, group}; }
+
 /// What every pass reads of a rank.
 template <class Input>
-void add_inputs(const Input& input, const std::string& name, api::Footprints& memory) {
-  memory.add_input(name + "x", input.x);
-  memory.add_inputs(name + "routed", input.routed);
-  memory.add_inputs(name + "shared", input.shared);
+void add_inputs(const Input& input, std::size_t rank, api::Footprints& memory) {
+  memory.add_input(input_name(rank).of("x"), input.x);
+  memory.add_inputs(input_name(rank, "routed"), input.routed);
+  memory.add_inputs(input_name(rank, "shared"), input.shared);
 }
-
-std::string input_name(std::size_t rank) { return "inputs[" + std::to_string(rank) + "]."; }
 
 void check_overlap(std::span<const ForwardInput> inputs) {
   api::Footprints memory;
   for (std::size_t rank = 0; rank < inputs.size(); ++rank) {
-    const std::string name = input_name(rank);
-    add_inputs(inputs[rank], name, memory);
-    memory.add_input(name + "router_weights", inputs[rank].router_weights);
-    memory.add_output(name + "out", inputs[rank].out);
+    const api::TensorName name = input_name(rank);
+    add_inputs(inputs[rank], rank, memory);
+    memory.add_input(name.of("router_weights"), inputs[rank].router_weights);
+    memory.add_output(name.of("out"), inputs[rank].out);
   }
   memory.check();
 }
@@ -92,16 +88,35 @@ void check_overlap(std::span<const BackwardInput> inputs) {
   api::Footprints memory;
   for (std::size_t rank = 0; rank < inputs.size(); ++rank) {
     const BackwardInput& input = inputs[rank];
-    const std::string name = input_name(rank);
-    add_inputs(input, name, memory);
-    memory.add_input(name + "grad_output", input.grad_output);
-    memory.add_input(name + "router_weights", input.router_weights);
-    memory.add_output(name + "d_x", input.d_x);
-    memory.add_output(name + "d_router_weights", input.d_router_weights);
-    memory.add_outputs(name + "d_routed", input.d_routed);
-    memory.add_outputs(name + "d_shared", input.d_shared);
+    const api::TensorName name = input_name(rank);
+    add_inputs(input, rank, memory);
+    memory.add_input(name.of("grad_output"), input.grad_output);
+    memory.add_input(name.of("router_weights"), input.router_weights);
+    memory.add_output(name.of("d_x"), input.d_x);
+    memory.add_output(name.of("d_router_weights"), input.d_router_weights);
+    memory.add_outputs(input_name(rank, "d_routed"), input.d_routed);
+    memory.add_outputs(input_name(rank, "d_shared"), input.d_shared);
   }
   memory.check();
+}
+
+/// What backward alone brings.
+void check_backward_input(const WorkspaceState& workspace, const ScheduleState& schedule, std::size_t index,
+                          const BackwardInput& input, const LayerShape& layer) {
+  const api::Dim hidden{"H", workspace.options.hidden_size};
+  const api::Dim topk{"K", workspace.options.topk};
+  const int rank = static_cast<int>(index);
+  api::check_rows(workspace, schedule, rank, "grad_output", input.grad_output, DType::bf16, hidden);
+  api::check_rows(workspace, schedule, rank, "router_weights", input.router_weights, DType::f32, topk);
+  api::check_rows(workspace, schedule, rank, "d_x", input.d_x, DType::bf16, hidden, true);
+  api::check_rows(workspace, schedule, rank, "d_router_weights", input.d_router_weights, DType::f32, topk,
+                  true);
+  api::check_gradients(workspace, input_name(index, "d_routed"), input.d_routed, layer, false);
+  if (layer.shared_intermediate_size > 0) {
+    api::check_gradients(workspace, input_name(index, "d_shared"), input.d_shared, layer, true);
+  } else {
+    api::check_no_gradients(input_name(index, "d_shared"), input.d_shared);
+  }
 }
 
 template <class Input>
@@ -115,42 +130,38 @@ void bind_forward(const Input& input, ops::RankView& view) {
 
 const ContextState& ForwardContext::state() const { return api::owned(state_, "context"); }
 
-std::int64_t ForwardContext::nbytes() const {
-  std::int64_t sum = 0;
-  for (const group::HostBuffer& memory : state().memory) sum += memory.size();
-  return sum;
-}
+std::int64_t ForwardContext::nbytes() const { return state().memory.bytes(); }
 
 ForwardContext forward(Workspace& workspace, const Schedule& schedule, std::span<const ForwardInput> inputs,
                        const PassOptions& options) {
   WorkspaceState& state = workspace.state();
   const api::InUse guard(state, "forward");
-  api::check_usable(state);
+  state.backend->check_usable();
   check_forward_inputs(state, schedule.state(), inputs);
   const api::Dim hidden{"H", state.options.hidden_size};
   const api::Dim topk{"K", state.options.topk};
   for (int rank = 0; rank < state.options.ranks; ++rank) {
     const ForwardInput& input = inputs[static_cast<std::size_t>(rank)];
-    api::check_rows(schedule.state(), rank, "router_weights", input.router_weights, DType::f32, topk);
-    api::check_rows(schedule.state(), rank, "out", input.out, DType::bf16, hidden, true);
+    api::check_rows(state, schedule.state(), rank, "router_weights", input.router_weights, DType::f32, topk);
+    api::check_rows(state, schedule.state(), rank, "out", input.out, DType::bf16, hidden, true);
   }
   const LayerShape layer = api::check_weights(state, schedule.state(), weight_sets(inputs), true);
   check_overlap(inputs);
-  const std::shared_ptr<ContextState> context =
-      api::make_context(state, schedule.state(), layer, api::swiglu_limit(state.config, options));
+  api::check_pass(state, program::Pass::forward, options);
+  const std::shared_ptr<ContextState> context = api::make_context(
+      state, schedule.state(), layer, api::swiglu_limit(state.config, options), options.stream);
 
-  cpu::Launch launch = api::bind_pass(state, schedule.state(), *context, program::Pass::forward);
+  api::PassCall call = api::bind_pass(state, schedule.state(), *context, program::Pass::forward, options);
   for (std::size_t rank = 0; rank < inputs.size(); ++rank) {
-    ops::RankView& view = launch.ranks[rank].view;
+    ops::RankView& view = call.views[rank];
     bind_forward(inputs[rank], view);
     view.router_weights = static_cast<const float*>(inputs[rank].router_weights.data);
     view.out = static_cast<bfloat16*>(inputs[rank].out.data);
   }
-  const auto poison_outputs = [&inputs] {
+  call.poison_outputs = [&inputs](api::MainGrads /*main_grads*/) {
     for (const ForwardInput& input : inputs) poison(input.out);
   };
-  api::run_pass(state, state.local(layer), launch, options.staged, poison_outputs);
-  if (schedule.state().refused()) poison_outputs();
+  state.backend->run_pass(call);
   return ForwardContext(context);
 }
 
@@ -158,16 +169,17 @@ ForwardContext recompute_forward_context(Workspace& workspace, const Schedule& s
                                          std::span<const RecomputeInput> inputs, const PassOptions& options) {
   WorkspaceState& state = workspace.state();
   const api::InUse guard(state, "recompute_forward_context");
-  api::check_usable(state);
+  state.backend->check_usable();
   check_forward_inputs(state, schedule.state(), inputs);
   const LayerShape layer = api::check_weights(state, schedule.state(), weight_sets(inputs), false);
-  const std::shared_ptr<ContextState> context =
-      api::make_context(state, schedule.state(), layer, api::swiglu_limit(state.config, options));
+  api::check_pass(state, program::Pass::recompute, options);
+  const std::shared_ptr<ContextState> context = api::make_context(
+      state, schedule.state(), layer, api::swiglu_limit(state.config, options), options.stream);
 
-  cpu::Launch launch = api::bind_pass(state, schedule.state(), *context, program::Pass::recompute);
-  for (std::size_t rank = 0; rank < inputs.size(); ++rank)
-    bind_forward(inputs[rank], launch.ranks[rank].view);
-  api::run_pass(state, state.local(layer), launch, options.staged, [] {});
+  api::PassCall call = api::bind_pass(state, schedule.state(), *context, program::Pass::recompute, options);
+  for (std::size_t rank = 0; rank < inputs.size(); ++rank) bind_forward(inputs[rank], call.views[rank]);
+  call.poison_outputs = [](api::MainGrads /*main_grads*/) {};
+  state.backend->run_pass(call);
   return ForwardContext(context);
 }
 
@@ -175,33 +187,21 @@ void backward(Workspace& workspace, const Schedule& schedule, const ForwardConte
               std::span<const BackwardInput> inputs, const PassOptions& options) {
   WorkspaceState& state = workspace.state();
   const api::InUse guard(state, "backward");
-  api::check_usable(state);
+  state.backend->check_usable();
+  api::check_pass(state, program::Pass::backward, options);
   check_forward_inputs(state, schedule.state(), inputs);
-  const api::Dim hidden{"H", state.options.hidden_size};
-  const api::Dim topk{"K", state.options.topk};
   const LayerShape layer = api::check_weights(state, schedule.state(), weight_sets(inputs), true);
   api::check_context(state, schedule.state(), context.state(), layer, options);
-  for (int rank = 0; rank < state.options.ranks; ++rank) {
-    const BackwardInput& input = inputs[static_cast<std::size_t>(rank)];
-    const std::string name = input_name(static_cast<std::size_t>(rank));
-    api::check_rows(schedule.state(), rank, "grad_output", input.grad_output, DType::bf16, hidden);
-    api::check_rows(schedule.state(), rank, "router_weights", input.router_weights, DType::f32, topk);
-    api::check_rows(schedule.state(), rank, "d_x", input.d_x, DType::bf16, hidden, true);
-    api::check_rows(schedule.state(), rank, "d_router_weights", input.d_router_weights, DType::f32, topk,
-                    true);
-    api::check_gradients(name + "d_routed", input.d_routed, layer, state.options, false);
-    if (layer.shared_intermediate_size > 0) {
-      api::check_gradients(name + "d_shared", input.d_shared, layer, state.options, true);
-    } else {
-      api::check_no_gradients(name + "d_shared", input.d_shared);
-    }
+  for (std::size_t rank = 0; rank < inputs.size(); ++rank) {
+    check_backward_input(state, schedule.state(), rank, inputs[rank], layer);
   }
   check_overlap(inputs);
 
-  cpu::Launch launch = api::bind_pass(state, schedule.state(), context.state(), program::Pass::backward);
+  api::PassCall call =
+      api::bind_pass(state, schedule.state(), context.state(), program::Pass::backward, options);
   for (std::size_t rank = 0; rank < inputs.size(); ++rank) {
     const BackwardInput& input = inputs[rank];
-    ops::RankView& view = launch.ranks[rank].view;
+    ops::RankView& view = call.views[rank];
     bind_forward(input, view);
     view.grad_output = static_cast<const bfloat16*>(input.grad_output.data);
     view.router_weights = static_cast<const float*>(input.router_weights.data);
@@ -210,7 +210,7 @@ void backward(Workspace& workspace, const Schedule& schedule, const ForwardConte
     view.d_routed = api::bind_gradients(input.d_routed);
     view.d_shared = api::bind_gradients(input.d_shared);
   }
-  const auto poison_outputs = [&inputs](MainGrads main_grads) {
+  call.poison_outputs = [&inputs](api::MainGrads main_grads) {
     for (const BackwardInput& input : inputs) {
       poison(input.d_x);
       poison(input.d_router_weights);
@@ -218,9 +218,7 @@ void backward(Workspace& workspace, const Schedule& schedule, const ForwardConte
       poison(input.d_shared, main_grads);
     }
   };
-  api::run_pass(state, state.local(layer), launch, options.staged,
-                [&poison_outputs] { poison_outputs(MainGrads::poison); });
-  if (schedule.state().refused()) poison_outputs(MainGrads::keep);
+  state.backend->run_pass(call);
 }
 
 }  // namespace mok

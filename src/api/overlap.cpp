@@ -4,61 +4,93 @@
 #include <algorithm>
 #include <tuple>
 
-#include <fmt/format.h>
-
-#include <mok/error.h>
-
-#include "api/validate.h"
+#include "api/refuse.h"
 
 namespace mok::api {
+namespace {
 
-void Footprints::add_inputs(const std::string& name, const ExpertWeights& weights) {
-  add_input(name + ".gate", weights.gate);
-  add_input(name + ".up", weights.up);
-  add_input(name + ".down", weights.down);
-}
-
-void Footprints::add_outputs(const std::string& name, const WeightGradients& gradients) {
-  add_output(name + ".gate", gradients.gate);
-  add_output(name + ".up", gradients.up);
-  add_output(name + ".down", gradients.down);
-}
-
-void Footprints::add(const std::string& name, const ConstTensorView& tensor, bool written) {
-  if (!tensor.defined()) return;
-  const bool per_expert = tensor.dims == 3;
-  const std::int64_t runs = per_expert ? tensor.shape[0] : 1;
+/// Elements of one expert, or of a tensor that has no experts.
+std::int64_t elements_of_run(const ConstTensorView& tensor) {
   std::int64_t elements = 1;
-  for (int d = per_expert ? 1 : 0; d < tensor.dims; ++d)
+  for (int d = tensor.dims == 3 ? 1 : 0; d < tensor.dims; ++d) {
     elements *= tensor.shape[static_cast<std::size_t>(d)];
-  if (runs == 0 || elements == 0) return;
-  const auto* const base = static_cast<const std::byte*>(tensor.data);
-  for (std::int64_t run = 0; run < runs; ++run) {
-    const std::byte* const begin = base + (per_expert ? run * tensor.stride[0] : 0) * size_of(tensor.dtype);
-    runs_.push_back({begin, begin + elements * size_of(tensor.dtype), names_.size(), written});
   }
-  names_.push_back(name);
+  return elements;
 }
 
-void Footprints::check() {
-  std::sort(runs_.begin(), runs_.end(), [](const Run& a, const Run& b) {
+std::int64_t runs_of(const ConstTensorView& tensor) { return tensor.dims == 3 ? tensor.shape[0] : 1; }
+
+}  // namespace
+
+void Footprints::add_inputs(const TensorName& name, const ExpertWeights& weights) {
+  add_input(name.of("gate"), weights.gate);
+  add_input(name.of("up"), weights.up);
+  add_input(name.of("down"), weights.down);
+}
+
+void Footprints::add_outputs(const TensorName& name, const WeightGradients& gradients) {
+  add_output(name.of("gate"), gradients.gate);
+  add_output(name.of("up"), gradients.up);
+  add_output(name.of("down"), gradients.down);
+}
+
+void Footprints::add(const TensorName& name, const ConstTensorView& tensor, bool written) {
+  if (!tensor.defined() || runs_of(tensor) == 0 || elements_of_run(tensor) == 0) return;
+  tensors_.push_back({name, tensor, written});
+}
+
+std::vector<Footprints::Run> Footprints::whole_tensors() const {
+  std::vector<Run> runs;
+  runs.reserve(tensors_.size());
+  for (const Tensor& tensor : tensors_) {
+    const ConstTensorView& view = tensor.view;
+    const auto* const begin = static_cast<const std::byte*>(view.data);
+    const std::int64_t last = view.dims == 3 ? (runs_of(view) - 1) * view.stride[0] : 0;
+    runs.push_back({begin, begin + (last + elements_of_run(view)) * size_of(view.dtype), &tensor});
+  }
+  return runs;
+}
+
+std::vector<Footprints::Run> Footprints::experts() const {
+  std::vector<Run> runs;
+  for (const Tensor& tensor : tensors_) {
+    const ConstTensorView& view = tensor.view;
+    const auto* const base = static_cast<const std::byte*>(view.data);
+    for (std::int64_t run = 0; run < runs_of(view); ++run) {
+      const std::byte* const begin = base + (view.dims == 3 ? run * view.stride[0] : 0) * size_of(view.dtype);
+      runs.push_back({begin, begin + elements_of_run(view) * size_of(view.dtype), &tensor});
+    }
+  }
+  return runs;
+}
+
+std::pair<const Footprints::Tensor*, const Footprints::Tensor*> Footprints::clash(std::vector<Run>& runs) {
+  std::sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) {
     return std::tie(a.begin, a.tensor) < std::tie(b.begin, b.tensor);
   });
   const Run* furthest = nullptr;          // of the runs so far, the one that ends last
   const Run* furthest_written = nullptr;  // of those that are written
-  for (const Run& run : runs_) {
-    const Run* const before = run.written ? furthest : furthest_written;
-    if (before != nullptr && run.begin < before->end) {
-      const Run& output = run.written ? run : *before;
-      const Run& other = run.written ? *before : run;
-      throw InvalidArgument(fmt::format(
-          "{} overlaps {} in memory; an output must share no memory with another tensor of the call",
-          names_[output.tensor], names_[other.tensor]));
-    }
+  for (const Run& run : runs) {
+    const bool written = run.tensor->written;
+    const Run* const before = written ? furthest : furthest_written;
+    if (before != nullptr && run.begin < before->end) return {before->tensor, run.tensor};
     if (furthest == nullptr || run.end > furthest->end) furthest = &run;
-    if (run.written && (furthest_written == nullptr || run.end > furthest_written->end))
-      furthest_written = &run;
+    if (written && (furthest_written == nullptr || run.end > furthest_written->end)) furthest_written = &run;
   }
+  return {};
+}
+
+// Looks at experts one by one only where whole tensors are interleaved: there may be hundreds of them.
+void Footprints::check() const {
+  std::vector<Run> runs = whole_tensors();
+  if (clash(runs).first == nullptr) return;
+  runs = experts();
+  const auto [before, after] = clash(runs);
+  if (before == nullptr) return;
+  const Tensor& output = after->written ? *after : *before;
+  const Tensor& other = after->written ? *before : *after;
+  refuse("{} overlaps {} in memory; an output must share no memory with another tensor of the call",
+         output.name.text(), other.name.text());
 }
 
 }  // namespace mok::api

@@ -4,10 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include <mok/layer.h>
+
+#include "api/tensor_check.h"
 
 namespace mok::api {
 
@@ -15,28 +17,35 @@ namespace mok::api {
 /// weight gradients come last), so an output on top of one would change results in silence.
 class Footprints {
  public:
-  void add_input(const std::string& name, const ConstTensorView& tensor) { add(name, tensor, false); }
-  void add_output(const std::string& name, const ConstTensorView& tensor) { add(name, tensor, true); }
-  void add_inputs(const std::string& name, const ExpertWeights& weights);
-  void add_outputs(const std::string& name, const WeightGradients& gradients);
+  void add_input(const TensorName& name, const ConstTensorView& tensor) { add(name, tensor, false); }
+  void add_output(const TensorName& name, const ConstTensorView& tensor) { add(name, tensor, true); }
+  void add_inputs(const TensorName& name, const ExpertWeights& weights);
+  void add_outputs(const TensorName& name, const WeightGradients& gradients);
 
   /// Interleaved experts (gate and up as halves of one tensor) do not overlap.
   /// \throws InvalidArgument naming both tensors.
-  void check();
+  void check() const;
 
  private:
-  /// A run of bytes: a tensor, or one expert of it.
+  struct Tensor {
+    TensorName name;
+    ConstTensorView view;
+    bool written;
+  };
+  /// A run of bytes: a tensor from its first byte to its last, or one expert of it.
   struct Run {
     const std::byte* begin;
     const std::byte* end;
-    std::size_t tensor;
-    bool written;
+    const Tensor* tensor;
   };
 
-  void add(const std::string& name, const ConstTensorView& tensor, bool written);
+  void add(const TensorName& name, const ConstTensorView& tensor, bool written);
+  [[nodiscard]] std::vector<Run> whole_tensors() const;
+  [[nodiscard]] std::vector<Run> experts() const;
+  /// The first pair that shares memory and is not read by both; null when there is none.
+  static std::pair<const Tensor*, const Tensor*> clash(std::vector<Run>& runs);
 
-  std::vector<std::string> names_;
-  std::vector<Run> runs_;
+  std::vector<Tensor> tensors_;
 };
 
 }  // namespace mok::api

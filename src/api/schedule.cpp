@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cmath>
+#include <memory>
+#include <utility>
+#include <vector>
 
-#include <fmt/format.h>
-
-#include <mok/error.h>
 #include <mok/layer.h>
 
-#include "api/bind.h"
+#include "api/backend.h"
+#include "api/refuse.h"
 #include "api/state.h"
 #include "api/validate.h"
-#include "cpu/schedule_pass.h"
 
 namespace mok {
 namespace {
@@ -23,54 +22,28 @@ std::vector<std::int64_t> check_ids(const WorkspaceState& workspace,
   std::vector<std::int64_t> tokens;
   for (std::size_t rank = 0; rank < topk_experts.size(); ++rank) {
     const ConstTensorView& ids = topk_experts[rank];
-    const std::string name = fmt::format("topk_experts[{}]", rank);
+    const api::TensorName name{"topk_experts", rank};
     const DType dtype = ids.dtype == DType::i64 ? DType::i64 : DType::i32;
     if (ids.defined() && ids.dtype != dtype) {
-      throw InvalidArgument(
-          fmt::format("{} is {}; it must be int32 or int64", name, api::name_of(ids.dtype)));
+      api::refuse("{} is {}; it must be int32 or int64", name.text(), api::name_of(ids.dtype));
     }
     const std::int64_t count = ids.dims == 2 ? ids.shape[0] : 0;
-    api::check_tensor(name, ids, {dtype, {{"T", count}, {"K", workspace.options.topk}}});
+    api::check_tensor(workspace, name, ids, {dtype, {{"T", count}, {"K", workspace.options.topk}}});
     if (count > workspace.options.max_tokens) {
-      throw InvalidArgument(fmt::format(
-          "{} has {} tokens; it must have at most {}, the max_tokens that the workspace was made for", name,
-          count, workspace.options.max_tokens));
+      api::refuse("{} has {} tokens; it must have at most {}, the max_tokens that the workspace was made for",
+                  name.text(), count, workspace.options.max_tokens);
     }
     tokens.push_back(count);
   }
   return tokens;
 }
 
-Status status_of(const ScheduleState& schedule, std::uint64_t epoch) {
-  const program::ScheduleHeader& header = schedule.header(0);
-  const program::Dims& dims = schedule.dims[0];
-  Status status;
-  status.rank = header.refusal_rank;
-  status.epoch = epoch;
-  if (header.refusal == program::Refusal::capacity_overflow) {
-    status.kind = StatusKind::capacity_overflow;
-    status.expert = header.refusal_expert;
-    status.rows = header.refusal_rows;
-    status.capacity = dims.routed_capacity;
-    const std::int64_t factor = program::ceil_div(header.refusal_rows, dims.slots());
-    status.multiplier = static_cast<double>(factor) / dims.ranks;
-  }
-  if (header.refusal == program::Refusal::expert_id_out_of_range) {
-    status.kind = StatusKind::expert_id_out_of_range;
-    status.token = header.refusal_token;
-    status.choice = header.refusal_choice;
-    status.expert_id = header.refusal_expert;
-    status.num_experts = schedule.num_experts;
-  }
-  return status;
-}
-
-std::size_t rank_index(const ScheduleState& schedule, int rank) {
-  const auto ranks = static_cast<int>(schedule.tables.size());
-  if (rank < 0 || rank >= ranks) {
-    throw InvalidArgument(fmt::format("rank is {}; it must be from 0 to {}", rank, ranks - 1));
-  }
-  return static_cast<std::size_t>(rank);
+/// A table of a rank as the host can read it.
+std::span<const std::int32_t> table(const ScheduleState& schedule, int rank,
+                                    const program::Field<std::int32_t>& field) {
+  const int ranks = schedule.memory.ranks();
+  if (rank < 0 || rank >= ranks) api::refuse("rank is {}; it must be from 0 to {}", rank, ranks - 1);
+  return {field.at(schedule.memory.on_host(rank)), static_cast<std::size_t>(field.count)};
 }
 
 }  // namespace
@@ -78,59 +51,52 @@ std::size_t rank_index(const ScheduleState& schedule, int rank) {
 const ScheduleState& Schedule::state() const { return api::owned(state_, "schedule"); }
 
 std::span<const std::int32_t> Schedule::rows_per_expert(int rank) const {
-  const std::size_t r = rank_index(state(), rank);
-  return {state_->tables[r].rows_per_expert, static_cast<std::size_t>(state_->dims[r].local_experts())};
+  return table(state(), rank, state_->layout.rows_per_expert);
 }
 
 std::span<const std::int32_t> Schedule::source_rank(int rank) const {
-  const std::size_t r = rank_index(state(), rank);
-  return {state_->tables[r].source_rank, static_cast<std::size_t>(state_->dims[r].capacity_rows())};
+  return table(state(), rank, state_->layout.source_rank);
 }
 
 std::span<const std::int32_t> Schedule::source_slot(int rank) const {
-  const std::size_t r = rank_index(state(), rank);
-  return {state_->tables[r].source_slot, static_cast<std::size_t>(state_->dims[r].capacity_rows())};
+  return table(state(), rank, state_->layout.source_slot);
 }
 
-Schedule build_schedule(Workspace& workspace, std::span<const ConstTensorView> topk_experts,
-                        int num_experts) {
+Schedule build_schedule(Workspace& workspace, std::span<const ConstTensorView> topk_experts, int num_experts,
+                        const ScheduleOptions& options) {
   WorkspaceState& state = workspace.state();
   const api::InUse guard(state, "build_schedule");
-  api::check_usable(state);
-  const std::vector<std::int64_t> tokens = check_ids(state, topk_experts);
+  state.backend->check_usable();
+  auto schedule = std::make_shared<ScheduleState>();
+  schedule->tokens = check_ids(state, topk_experts);
   LayerShape layer{num_experts, 64, 0};  // widths do not enter a schedule; any legal one will do
   api::check_layer(layer, state.options);
 
-  auto schedule = std::make_shared<ScheduleState>();
   schedule->workspace_id = state.id;
   schedule->id = api::next_id();
   schedule->num_experts = num_experts;
-  cpu::Launch launch;
-  launch.settings = api::settings_of(state, program::Pass::forward);
-  std::vector<cpu::RoutingLaunch> routing;
+  const program::Dims dims = state.dims(layer, 0);
+  schedule->layout = program::make_layout<program::ScheduleLayout>(dims);
+  schedule->memory = state.backend->call_memory(
+      api::CallMemory::schedule, state.options.ranks,
+      schedule->layout.bytes + api::schedule_scratch_bytes(state.options.device, dims), options.stream);
+  api::ScheduleCall call;
+  call.schedule = schedule.get();
+  call.faults = state.faults;
+  call.stream = options.stream;
   for (int rank = 0; rank < state.options.ranks; ++rank) {
-    const program::Dims dims = state.dims(layer, rank);
-    const auto layout = program::make_layout<program::ScheduleLayout>(dims);
-    schedule->dims.push_back(dims);
-    schedule->memory.emplace_back(layout.bytes, "the schedule of a rank");
-    std::byte* const base = schedule->memory.back().data();
-    schedule->tables.push_back(layout.tables(base, dims));
-    cpu::RankLaunch mine;
-    mine.view.dims = dims;
-    mine.view.tables = schedule->tables.back();
-    mine.view.symmetric = state.symmetric_layout;
-    mine.view.peers = state.symmetric.peers();
-    launch.ranks.push_back(mine);
+    ops::RankView view;
+    view.dims = state.dims(layer, rank);
+    view.tables = schedule->layout.tables(schedule->memory.of(rank), view.dims);
+    view.symmetric = state.symmetric_layout;
+    view.peers = state.symmetric.peers();
+    schedule->dims.push_back(view.dims);
+    schedule->tables.push_back(view.tables);
+    call.views.push_back(view);
     const ConstTensorView& ids = topk_experts[static_cast<std::size_t>(rank)];
-    routing.push_back({ids.data, ids.dtype == DType::i64, tokens[static_cast<std::size_t>(rank)],
-                       layout.gathered.at(base), layout.histogram.at(base), layout.expert_tile.at(base)});
+    call.ids.push_back({ids.data, ids.dtype == DType::i64, schedule->num_tokens(rank)});
   }
-  launch.epoch = ++state.epoch;
-  if (const std::optional<cpu::WaitFailure> failure = cpu::run_schedule(launch, routing)) {
-    api::record_failure(state, *failure);
-    throw DeadlineExceeded(state.status.sentence());
-  }
-  state.status = status_of(*schedule, state.epoch);
+  state.backend->build_schedule(call);
   return Schedule(std::move(schedule));
 }
 

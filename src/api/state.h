@@ -5,14 +5,15 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <tuple>
 #include <vector>
 
 #include <mok/config.h>
-#include <mok/status.h>
 
-#include "cpu/launch.h"
-#include "group/host_buffer.h"
+#include "api/backend.h"
+#include "group/fault_plan.h"
+#include "group/rank_memory.h"
 #include "group/virtual_group.h"
 #include "program/layout.h"
 
@@ -21,8 +22,8 @@ namespace mok::api {
 /// Memory of all ranks for one kind of layer.
 struct LocalMemory {
   program::LocalLayout layout;
-  std::vector<group::HostBuffer> ranks;
-  int counter_set = 0;  ///< which of the two sets is clear and comes next
+  group::RankMemory ranks;
+  int counter_set = 0;  ///< which of the two sets is clear and comes next; a GPU keeps that to itself
 };
 
 using LayerKey = std::tuple<int, std::int64_t, std::int64_t>;  ///< E, I, Is
@@ -34,35 +35,33 @@ inline LayerKey key_of(const LayerShape& layer) {
 struct WorkspaceState {
   Config config;
   WorkspaceOptions options;
-  std::uint64_t id = 0;  ///< tells workspaces of a process apart
+  std::uint64_t id = 0;              ///< tells workspaces of a process apart
+  std::unique_ptr<Backend> backend;  ///< before all memory: it goes last
   program::SymmetricLayout symmetric_layout;
   group::VirtualGroup symmetric;
   std::map<LayerKey, LocalMemory> locals;
-  std::uint64_t epoch = 0;  ///< passes begun
-  Status status;
   std::atomic<bool> in_use = false;
   group::FaultPlan faults;  ///< set by tests alone
 
   [[nodiscard]] program::Dims dims(const LayerShape& layer, int rank) const;
-  /// Allocates on the first call for a kind of layer.
-  LocalMemory& local(const LayerShape& layer);
+  /// Allocates on the first call for a kind of layer. \param stream that the caller is about to use.
+  LocalMemory& local(const LayerShape& layer, void* stream);
   /// Flags and control words to their values at creation.
   void clear_control();
 };
 
+/// Tables lie where the backend reads them; the host may not be able to.
 struct ScheduleState {
   std::uint64_t workspace_id = 0;
   std::uint64_t id = 0;
   int num_experts = 0;
-  std::vector<program::Dims> dims;  ///< per rank, of the sizes that a schedule knows
-  std::vector<group::HostBuffer> memory;
+  std::vector<program::Dims> dims;   ///< per rank, of the sizes that a schedule knows
+  std::vector<std::int64_t> tokens;  ///< per rank
+  program::ScheduleLayout layout;
+  group::RankMemory memory;
   std::vector<program::ScheduleTables> tables;
 
-  [[nodiscard]] const program::ScheduleHeader& header(int rank) const {
-    return *tables[static_cast<std::size_t>(rank)].header;
-  }
-  [[nodiscard]] std::int64_t num_tokens(int rank) const { return header(rank).num_tokens; }
-  [[nodiscard]] bool refused() const { return header(0).refusal != program::Refusal::none; }
+  [[nodiscard]] std::int64_t num_tokens(int rank) const { return tokens[static_cast<std::size_t>(rank)]; }
 };
 
 struct ContextState {
@@ -71,7 +70,7 @@ struct ContextState {
   LayerShape layer;
   ops::SwigluLimit limit;
   program::ContextLayout layout;
-  std::vector<group::HostBuffer> memory;
+  group::RankMemory memory;
 };
 
 [[noreturn]] void throw_moved_from(const char* handle);

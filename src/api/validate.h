@@ -5,38 +5,17 @@
 
 #include <cstdint>
 #include <span>
-#include <string>
-#include <vector>
 
 #include <mok/layer.h>
 
 #include "api/state.h"
+#include "api/tensor_check.h"
 
 namespace mok::api {
-
-/// The name of a dtype in sentences, and its bytes.
-const char* name_of(DType dtype);
-std::int64_t size_of(DType dtype);
 
 void check_config(const Config& config);
 void check_workspace_options(const WorkspaceOptions& options);
 void check_layer(const LayerShape& layer, const WorkspaceOptions& options);
-
-/// One dimension of an expected shape, with the letter that the documentation uses for it.
-struct Dim {
-  const char* letter;
-  std::int64_t size;
-};
-
-/// dtype, device, shape, contiguity (dimension 0 may have any stride when `strided_experts`), data.
-/// Overlapping experts are refused when `writable`.
-struct TensorRule {
-  DType dtype = DType::bf16;
-  std::vector<Dim> shape;
-  bool strided_experts = false;
-  bool writable = false;
-};
-void check_tensor(const std::string& name, const ConstTensorView& tensor, const TensorRule& rule);
 
 /// A call must bring one entry per rank.
 void check_entry_count(const char* name, std::size_t count, const WorkspaceOptions& options);
@@ -60,14 +39,17 @@ LayerShape check_weights(const WorkspaceState& workspace, const ScheduleState& s
                          std::span<const WeightSet> weights, bool with_down);
 
 /// Activation of one rank, [T,columns].
-void check_rows(const ScheduleState& schedule, int rank, const char* name, const ConstTensorView& tensor,
-                DType dtype, Dim columns, bool writable = false);
+void check_rows(const WorkspaceState& workspace, const ScheduleState& schedule, int rank, const char* name,
+                const ConstTensorView& tensor, DType dtype, Dim columns, bool writable = false);
 
 /// Gradients of routed or shared weights of one rank: all bf16 or all f32.
-void check_gradients(const std::string& name, const WeightGradients& gradients, const LayerShape& layer,
-                     const WorkspaceOptions& options, bool shared);
+void check_gradients(const WorkspaceState& workspace, const TensorName& name,
+                     const WeightGradients& gradients, const LayerShape& layer, bool shared);
 
 /// That no gradient is asked for where there is no weight.
-void check_no_gradients(const std::string& name, const WeightGradients& gradients);
+void check_no_gradients(const TensorName& name, const WeightGradients& gradients);
+
+/// That the workspace's backend has such a pass, and that the options fit its device.
+void check_pass(const WorkspaceState& workspace, program::Pass pass, const PassOptions& options);
 
 }  // namespace mok::api

@@ -1,24 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
-#include <thread>
+#include <span>
+#include <vector>
 
-#include <fmt/format.h>
-
-#include <mok/backend.h>
 #include <mok/error.h>
 #include <mok/workspace.h>
 
+#include "api/backend.h"
+#include "api/refuse.h"
 #include "api/state.h"
 #include "api/validate.h"
-#include "cpu/features.h"
-#include "cpu/tile_gemm.h"
 
 namespace mok {
 namespace api {
 namespace {
-
-/// Tiles of the CPU backend.
-constexpr program::TileShape kCpuTiles{};
 
 template <class Layout>
 std::int64_t report(const program::Dims& dims, std::vector<BufferBytes>& buffers) {
@@ -29,16 +23,35 @@ std::int64_t report(const program::Dims& dims, std::vector<BufferBytes>& buffers
   return layout.bytes;
 }
 
-void clear_local(const program::LocalLayout& layout, std::byte* base) {
-  std::fill_n(layout.counters.at(base), layout.counters.count, 0u);
-  std::fill_n(layout.watermark.at(base), layout.watermark.count, 0u);
-  std::fill_n(layout.tickets.at(base), layout.tickets.count, std::uint64_t{0});
+using Regions = std::vector<std::span<std::byte>>;
+
+template <class T>
+void add(const program::Field<T>& field, std::byte* base, Regions& regions) {
+  regions.emplace_back(base + field.offset, static_cast<std::size_t>(field.bytes()));
+}
+
+void add_control(const LocalMemory& local, Regions& regions) {
+  for (int rank = 0; rank < local.ranks.ranks(); ++rank) {
+    std::byte* const base = local.ranks.of(rank);
+    add(local.layout.counters, base, regions);
+    add(local.layout.watermark, base, regions);
+    add(local.layout.tickets, base, regions);
+    add(local.layout.counter_set, base, regions);
+    add(local.layout.arrivals, base, regions);
+  }
+}
+
+program::Dims dims_of(const Config& config, const WorkspaceOptions& options, const LayerShape& layer,
+                      int rank) {
+  program::Dims dims = program::make_dims(config, options, layer, rank, {});
+  dims.tile = tile_shape(options.device, dims);
+  return dims;
 }
 
 }  // namespace
 
 void throw_moved_from(const char* handle) {
-  throw InvalidArgument(fmt::format("the {} has been moved from; use the one that it was moved to", handle));
+  refuse("the {} has been moved from; use the one that it was moved to", handle);
 }
 
 std::uint64_t next_id() {
@@ -47,39 +60,35 @@ std::uint64_t next_id() {
 }
 
 program::Dims WorkspaceState::dims(const LayerShape& layer, int rank) const {
-  return program::make_dims(config, options, layer, rank, kCpuTiles);
+  return dims_of(config, options, layer, rank);
 }
 
-LocalMemory& WorkspaceState::local(const LayerShape& layer) {
+LocalMemory& WorkspaceState::local(const LayerShape& layer, void* stream) {
   const auto found = locals.find(key_of(layer));
   if (found != locals.end()) return found->second;
+  backend->check_can_allocate(stream);
   LocalMemory memory;
   memory.layout = program::make_layout<program::LocalLayout>(dims(layer, 0));
-  for (int rank = 0; rank < options.ranks; ++rank) {
-    memory.ranks.emplace_back(memory.layout.bytes, "the local memory of a rank");
-    clear_local(memory.layout, memory.ranks.back().data());
-  }
+  memory.ranks = backend->local_memory(options.ranks, memory.layout.bytes);
+  Regions regions;
+  add_control(memory, regions);
+  backend->zero(regions);
   return locals.emplace(key_of(layer), std::move(memory)).first->second;
 }
 
 void WorkspaceState::clear_control() {
-  const auto clear = [](const program::Field<std::uint64_t>& field, std::byte* base) {
-    std::fill_n(field.at(base), field.count, std::uint64_t{0});
-  };
+  Regions regions;
   for (int rank = 0; rank < symmetric.ranks(); ++rank) {
-    std::byte* const base = symmetric.peers()[rank];
-    clear(symmetric_layout.ready, base);
-    clear(symmetric_layout.done, base);
-    clear(symmetric_layout.watermark, base);
-    clear(symmetric_layout.abort, base);
-    clear(symmetric_layout.heartbeat, base);
-    clear(symmetric_layout.epoch, base);
+    std::byte* const base = symmetric.memory().of(rank);
+    add(symmetric_layout.ready, base, regions);
+    add(symmetric_layout.done, base, regions);
+    add(symmetric_layout.watermark, base, regions);
+    add(symmetric_layout.abort, base, regions);
+    add(symmetric_layout.heartbeat, base, regions);
+    add(symmetric_layout.epoch, base, regions);
   }
-  for (auto& [key, local] : locals) {
-    for (const group::HostBuffer& memory : local.ranks) clear_local(local.layout, memory.data());
-  }
-  epoch = 0;
-  status = {};
+  for (const auto& [key, local] : locals) add_control(local, regions);
+  backend->zero(regions);
 }
 
 InUse::InUse(WorkspaceState& state, const char* call) : state_(state) {
@@ -93,21 +102,19 @@ InUse::InUse(WorkspaceState& state, const char* call) : state_(state) {
 
 }  // namespace api
 
-std::vector<BackendInfo> backends() {
-  const std::string missing = cpu::missing_features();
-  return {{"cpu", missing.empty(), missing.empty() ? "worker threads on this machine's processor" : missing},
-          {"cuda", false, "this build has no CUDA kernels"}};
-}
-
 MemoryReport nbytes_for(const Config& config, const WorkspaceOptions& options, const LayerShape& layer) {
   api::check_config(config);
   api::check_workspace_options(options);
   api::check_layer(layer, options);
-  const program::Dims dims = program::make_dims(config, options, layer, 0, api::kCpuTiles);
+  const program::Dims dims = api::dims_of(config, options, layer, 0);
   MemoryReport result;
   result.symmetric_bytes = api::report<program::SymmetricLayout>(dims, result.symmetric);
   result.local_bytes = api::report<program::LocalLayout>(dims, result.local);
   result.schedule_bytes = api::report<program::ScheduleLayout>(dims, result.schedule);
+  if (const std::int64_t scratch = api::schedule_scratch_bytes(options.device, dims); scratch > 0) {
+    result.schedule.push_back({"scratch of the build", scratch});
+    result.schedule_bytes += scratch;
+  }
   result.context_bytes = api::report<program::ContextLayout>(dims, result.context);
   return result;
 }
@@ -116,13 +123,12 @@ Workspace::Workspace(const Config& config, const WorkspaceOptions& options)
     : state_(std::make_unique<api::WorkspaceState>()) {
   api::check_config(config);
   api::check_workspace_options(options);
-  if (const char* missing = cpu::missing_features(); *missing != '\0') throw Error(missing);
-  cpu::check_tile_gemm();
   state_->config = config;
   state_->options = options;
   state_->id = api::next_id();
+  state_->backend = api::make_backend(config, options);
   state_->symmetric_layout = program::make_layout<program::SymmetricLayout>(state_->dims({}, 0));
-  state_->symmetric = group::VirtualGroup(options.ranks, state_->symmetric_layout.bytes);
+  state_->symmetric = state_->backend->symmetric_memory(options.ranks, state_->symmetric_layout.bytes);
   state_->clear_control();
 }
 
@@ -133,15 +139,13 @@ Workspace::~Workspace() = default;
 void Workspace::reserve(const LayerShape& layer) {
   const api::InUse guard(state(), "Workspace::reserve");
   api::check_layer(layer, state_->options);
-  static_cast<void>(state_->local(layer));
+  static_cast<void>(state_->local(layer, nullptr));
 }
 
 std::int64_t Workspace::nbytes() const {
   const api::InUse guard(state(), "Workspace::nbytes");
   std::int64_t sum = state_->symmetric.bytes();
-  for (const auto& [key, local] : state_->locals) {
-    for (const group::HostBuffer& memory : local.ranks) sum += memory.size();
-  }
+  for (const auto& [key, local] : state_->locals) sum += local.ranks.bytes();
   return sum;
 }
 
@@ -149,18 +153,19 @@ const Config& Workspace::config() const { return state().config; }
 const WorkspaceOptions& Workspace::options() const { return state().options; }
 Status Workspace::status() const {
   const api::InUse guard(state(), "Workspace::status");
-  return state_->status;
+  return state_->backend->status();
 }
 
 void Workspace::check() const {
   const api::InUse guard(state(), "Workspace::check");
-  const Status& status = state_->status;
+  const Status status = state_->backend->status();
   if (status.kind == StatusKind::deadline_exceeded) throw DeadlineExceeded(status.sentence());
   if (status.kind != StatusKind::ok) throw RoutingError(status.sentence());
 }
 
 void Workspace::reset() {
   const api::InUse guard(state(), "Workspace::reset");
+  state_->backend->reset();
   state_->clear_control();
 }
 

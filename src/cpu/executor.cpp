@@ -65,7 +65,7 @@ class Worker {
       const Task task = program::decode_task(view.dims, view.tables, launch_.pass, role_, claimed);
       if (!wait_for_inputs(task)) return;
       jitter_.pause();
-      run_body(view, task, *buffer);
+      run_recorded(launch_.settings.log, rank(), role_, index_, task, [&] { run_body(view, task, *buffer); });
       jitter_.pause();
       publish(task);
     }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cpu/event_log.h"
 #include "group/fault_plan.h"
 #include "ops/rank_view.h"
 #include "program/op.h"
@@ -32,6 +33,7 @@ struct Settings {
   double progress_deadline_seconds = 30;  ///< 0 = for ever
   std::uint64_t timing_seed = 0;          ///< 0 = no shuffling
   group::FaultPlan faults;
+  EventLog* log = nullptr;  ///< null = nothing is recorded
 };
 
 struct Launch {

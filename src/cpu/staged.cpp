@@ -71,7 +71,10 @@ void run_staged(const Launch& launch) {
     // Backwards: within an op no task may depend on another's having run before it.
     for (auto it = tasks.rbegin(); it != tasks.rend(); ++it) {
       const ops::RankView& view = launch.ranks[it->rank].view;
-      run_body(view, program::decode_task(view.dims, view.tables, launch.pass, it->role, it->index), *buffer);
+      const program::Task task =
+          program::decode_task(view.dims, view.tables, launch.pass, it->role, it->index);
+      run_recorded(launch.settings.log, view.dims.rank, it->role, 0, task,
+                   [&] { run_body(view, task, *buffer); });
     }
   }
   for (const RankLaunch& rank : launch.ranks) {

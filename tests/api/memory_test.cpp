@@ -68,9 +68,7 @@ TEST(Bytes, AreThoseThatAreAllocated) {
   EXPECT_EQ(workspace.nbytes(), ranks * (stated.symmetric_bytes + stated.local_bytes)) << "reserved twice";
 
   const Schedule schedule = harness.schedule(workspace);
-  std::int64_t schedule_bytes = 0;
-  for (const group::HostBuffer& memory : schedule.state().memory) schedule_bytes += memory.size();
-  EXPECT_EQ(schedule_bytes, ranks * stated.schedule_bytes);
+  EXPECT_EQ(schedule.state().memory.bytes(), ranks * stated.schedule_bytes);
   const ForwardContext context = harness.forward(workspace, schedule);
   EXPECT_EQ(context.nbytes(), ranks * stated.context_bytes);
   harness.backward(workspace, schedule, context);

@@ -31,7 +31,7 @@ inline void poison_workspace(Workspace& workspace) {
     const auto [experts, intermediate, shared_intermediate] = key;
     const program::Dims dims = state.dims({experts, intermediate, shared_intermediate}, 0);
     for (int rank = 0; rank < state.options.ranks; ++rank) {
-      poison_data(local.layout, dims, local.ranks[static_cast<std::size_t>(rank)].data());
+      poison_data(local.layout, dims, local.ranks.of(rank));
       poison_data(state.symmetric_layout, dims, state.symmetric.peers()[rank]);
     }
   }
