@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Thin verbs: each one is a script in tools/ or a line of CMake.
-.PHONY: demo test sanitize bench fmt lint setup clean
+.PHONY: demo test sanitize bench gpu-build gpu-test gpu-sanitize gpu-bench gpu-trace fmt lint setup clean
 
 # Trains a small layer on this machine. Only what that needs is set up and built.
 demo:
@@ -23,6 +23,11 @@ bench:
 	@cmake --preset cpu
 	@cmake --build --preset cpu --target mok_bench
 	build/cpu/mok_bench --benchmark_out=build/bench.json --benchmark_out_format=json $(ARGS)
+
+# What takes a Hopper GPU and needs no network: all of its targets; its tests; the same under compute-sanitizer; the
+# layer against a PyTorch layer; a timeline of one pass.
+gpu-build gpu-test gpu-sanitize gpu-bench gpu-trace: gpu-%:
+	@tools/gpu $* $(ARGS)
 
 # Formats the C++ sources in place.
 fmt:

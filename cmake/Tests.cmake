@@ -18,11 +18,23 @@ function(mok_add_test_folder folder)
     add_dependencies(${test} mok_cli)
     target_compile_definitions(${test} PRIVATE MOK_TOOL_PATH="$<TARGET_FILE:mok_cli>")
   endif()
+  set(properties TIMEOUT 300 LABELS ${folder})
+  if(folder STREQUAL "cuda")
+    target_link_libraries(${test} PRIVATE CUDA::cudart_static)
+    # One at a time: passes of two processes would take turns on the GPU, and their deadlines run on.
+    list(APPEND properties RESOURCE_LOCK gpu)
+  endif()
   set_target_properties(${test} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
   # PRE_TEST: the tests are listed when ctest runs, in ctest's environment; a build never runs what it built.
   gtest_discover_tests(${test} TEST_PREFIX ${folder}. NO_PRETTY_TYPES NO_PRETTY_VALUES
                        DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
-                       PROPERTIES TIMEOUT 300 LABELS ${folder})
+                       PROPERTIES ${properties})
+endfunction()
+
+# cuda.all: one skipped test in the place of test_cuda, where the library has no CUDA backend.
+function(mok_add_skipped_cuda_tests)
+  add_test(NAME cuda.all COMMAND "${CMAKE_COMMAND}" -P "${tests}/cuda/skipped.cmake")
+  set_tests_properties(cuda.all PROPERTIES SKIP_REGULAR_EXPRESSION "GPU tests skipped" LABELS cuda)
 endfunction()
 
 file(GLOB_RECURSE test_sources RELATIVE "${tests}" CONFIGURE_DEPENDS "${tests}/*.cpp")
@@ -34,6 +46,8 @@ foreach(folder IN LISTS test_sources)
     continue()
   elseif(folder STREQUAL "apps" AND NOT TARGET mok_cli)
     message(STATUS "test_apps: skipped, the tool is not built here")
+  elseif(folder STREQUAL "cuda" AND NOT MOK_CUDA)
+    mok_add_skipped_cuda_tests()
   else()
     mok_add_test_folder(${folder})
   endif()

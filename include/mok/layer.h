@@ -117,6 +117,9 @@ struct PassOptions {
   /// One op at a time with a barrier between (CPU: on one thread): slow, the same bits. For debugging and
   /// tests.
   bool staged = false;
+  /// For measuring the matrix products alone: a GPU loads their operands and multiplies, and does nothing
+  /// else. The outputs are undefined. The CPU backend refuses it.
+  bool multiply_only = false;
   /// As in ScheduleOptions.
   void* stream = nullptr;
   /// Records every task of the pass; made for the workspace's device. Null = off, which costs nearly nothing.

@@ -42,6 +42,7 @@ struct PassCall {
   TimelineState* timeline = nullptr;  ///< null = off
   group::FaultPlan faults;
   bool staged = false;
+  bool multiply_only = false;
   void* stream = nullptr;
   /// Fills outputs with NaN where the backend's memory is the host's; elsewhere the kernels do.
   std::function<void(MainGrads)> poison_outputs;

@@ -29,6 +29,7 @@ PassCall bind_pass(WorkspaceState& workspace, const ScheduleState& schedule, con
   call.timeline = options.timeline == nullptr ? nullptr : &options.timeline->state();
   call.faults = workspace.faults;
   call.staged = options.staged;
+  call.multiply_only = options.multiply_only;
   call.stream = options.stream;
   call.views.resize(static_cast<std::size_t>(workspace.options.ranks));
   for (int rank = 0; rank < workspace.options.ranks; ++rank) {

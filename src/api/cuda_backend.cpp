@@ -220,13 +220,14 @@ void CudaBackend::run_pass(const PassCall& call) {
   if (call.timeline != nullptr) launch.timeline = static_cast<CudaTimeline*>(call.timeline)->on_device();
   launch.faults = call.faults;
   launch.staged = call.staged;
+  launch.multiply_only = call.multiply_only;
   launch.stream = call.stream;
   launch.ranks.reserve(call.views.size());
   for (std::size_t r = 0; r < call.views.size(); ++r) {
     std::byte* const base = call.local->ranks.of(static_cast<int>(r));
     const cuda::LocalControl control{at.counters.at(base), at.counter_set.at(base), at.tickets.at(base),
                                      at.watermark.at(base), at.arrivals.at(base)};
-    launch.ranks.push_back({call.views[r], control});
+    launch.ranks.push_back({call.views[r], call.schedule->num_tokens(static_cast<int>(r)), control});
   }
   order_.begin(stream_of(call.stream));
   cuda::enqueue_pass(launch);

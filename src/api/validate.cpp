@@ -261,6 +261,9 @@ void check_pass(const WorkspaceState& workspace, program::Pass pass, const PassO
     refuse("backward was called on a workspace of {}; backward runs on the CPU backend only so far",
            name_of(device));
   }
+  if (options.multiply_only && device.type == DeviceType::cpu) {
+    refuse("multiply_only is true on a workspace of cpu; it measures a GPU, so let it be false here");
+  }
   if (options.timeline == nullptr) return;
   const Device& recorded = options.timeline->state().device();
   if (recorded.type != device.type || (device.type == DeviceType::cuda && recorded.index != device.index)) {

@@ -62,10 +62,11 @@ struct TileAt {
   std::int64_t row, col;
 };
 MOK_HOST_DEVICE constexpr TileAt swizzle(std::int64_t i, std::int64_t rows, std::int64_t cols) {
-  const std::int64_t first = i / (kSwizzleTiles * cols) * kSwizzleTiles;
+  const std::int64_t first = quotient(i, kSwizzleTiles * cols) * kSwizzleTiles;
   const std::int64_t in_group = min(kSwizzleTiles, rows - first);
   const std::int64_t rest = i - first * cols;
-  return {first + rest % in_group, rest / in_group};
+  const std::int64_t col = quotient(rest, in_group);
+  return {first + rest - col * in_group, col};
 }
 
 /// Which part the i-th task of a stretch belongs to, and its index there. Of two lists of a and b tasks,
@@ -76,6 +77,7 @@ struct PartAt {
 };
 MOK_HOST_DEVICE constexpr PartAt pick_part(const Stretch& stretch, const TasksPerUnit& tasks,
                                            std::int64_t i) {
+  if (stretch.num_parts == 1) return {0, i};
   std::int64_t total = tasks.in(stretch);
   for (int part = 0; part + 1 < stretch.num_parts; ++part) {
     const std::int64_t count = tasks.in(stretch.parts[part]);

@@ -21,6 +21,7 @@ inline constexpr int kMaxVirtualRanks = 8;
 
 struct RankLaunch {
   ops::RankView view;
+  std::int64_t num_tokens = 0;
   LocalControl control;
 };
 
@@ -34,6 +35,7 @@ struct PassLaunch {
   Timeline timeline;
   group::FaultPlan faults;
   bool staged = false;  ///< one launch per op and macrobatch: the same tasks, with a barrier between ops
+  bool multiply_only = false;  ///< for measuring: loads and products, nothing else; outputs are undefined
   void* stream = nullptr;
 };
 

@@ -53,7 +53,7 @@ struct LaunchParams {
   HostStatus* status = nullptr;
   Timeline timeline;
   StageFilter stage;
-  bool gemm_only = false;  ///< multiplies and does nothing else: for measuring
+  bool multiply_only = false;  ///< multiplies and does nothing else: for measuring
 };
 
 }  // namespace mok::cuda

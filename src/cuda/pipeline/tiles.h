@@ -38,7 +38,7 @@ inline constexpr int kChunks = 2;
 inline constexpr int kTasksAhead = 2;
 
 // 65,536 registers: the producers' warpgroup gives up what the accumulators (128 a thread) need.
-inline constexpr int kProducerRegisters = 56;
+inline constexpr int kProducerRegisters = 64;
 inline constexpr int kConsumerRegisters = 224;
 static_assert((kProducerRegisters + kConsumers * kConsumerRegisters) * kWarpgroup <= 65536);
 static_assert(kProducerRegisters % 8 == 0 && kConsumerRegisters % 8 == 0);

@@ -44,7 +44,7 @@ __device__ __forceinline__ void run_consumer_role(const LaunchParams& params, co
     } else {
       const int real_rows = static_cast<int>(task.row_count) - consumer * kConsumerRows;
       run_mainloop(acc, storage, stage, k_steps(view, task), consumer, real_rows > 0);
-      if (params.gemm_only) {
+      if (params.multiply_only) {
         keep(acc, plan);
       } else if (task.op == program::Op::gate_up || task.op == program::Op::shared_gate_up) {
         ops::gate_up_epilogue(acc, writer, real_rows, view.pass == program::Pass::forward, view.limit);

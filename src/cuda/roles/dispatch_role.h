@@ -47,7 +47,7 @@ __device__ inline void run_dispatch_load_role(const LaunchParams& params, const 
     storage.tasks.full[at.stage].wait(at.parity, cta.guard);
     const DispatchRecord& record = storage.records[at.stage];
     if (record.is_last) return;
-    for (std::uint32_t i = 0; i < shape.batches() && !params.gemm_only; ++i) {
+    for (std::uint32_t i = 0; i < shape.batches() && !params.multiply_only; ++i) {
       const std::uint32_t piece = i % shape.pieces;
       const std::uint32_t bytes = shape.piece_bytes(piece);
       const std::byte* const source =
@@ -141,8 +141,8 @@ struct DispatchStorer {
       const DispatchRecord& record = storage.records[at.stage];
       if (record.is_last) break;
       const std::uint64_t begin = event_begin(params);
-      for (std::uint32_t i = 0; i < shape.batches() && !params.gemm_only; ++i) store_batch(record, i);
-      flush();  // of gemm_only; else the first batch has done it
+      for (std::uint32_t i = 0; i < shape.batches() && !params.multiply_only; ++i) store_batch(record, i);
+      flush();  // of multiply_only; else the first batch has done it
       unpublished = record.task;
       begun = begin;
       has_unpublished = true;

@@ -107,7 +107,7 @@ __device__ __forceinline__ void run_store_role(const LaunchParams& params, const
     const program::Task& task = record.task;
     const bool sums = is_sum(task.op);
     const std::uint64_t begin = event_begin(params);
-    if (!sums && !params.gemm_only) store_task(view, task, reader);
+    if (!sums && !params.multiply_only) store_task(view, task, reader);
     ::cuda::ptx::cp_async_bulk_wait_group(::cuda::ptx::n32_t<0>{});  // arrived, not only read
     __syncwarp();
     if (is_leader) {
