@@ -24,6 +24,15 @@ MOK_HOST_DEVICE constexpr Int ceil_div(Int a, Int b) {
   return (a + b - 1) / b;
 }
 
+/// a / b of what is not negative and below 2^31, which counts of tiles, rows and tasks are. A GPU divides
+/// 32-bit words in a fifth of the instructions and half the registers.
+MOK_HOST_DEVICE constexpr std::int64_t quotient(std::int64_t a, std::int64_t b) {
+  return static_cast<std::uint32_t>(a) / static_cast<std::uint32_t>(b);
+}
+MOK_HOST_DEVICE constexpr std::int64_t remainder(std::int64_t a, std::int64_t b) {
+  return static_cast<std::uint32_t>(a) % static_cast<std::uint32_t>(b);
+}
+
 template <class Int>
 MOK_HOST_DEVICE constexpr Int min(Int a, Int b) {
   return b < a ? b : a;

@@ -25,7 +25,9 @@ struct Steps {
     return {used, dims.minibatch_tiles, dims.macrobatch_tiles / dims.minibatch_tiles, pass};
   }
 
-  MOK_HOST_DEVICE constexpr std::int64_t count() const { return ceil_div(tiles, minibatch_tiles); }
+  MOK_HOST_DEVICE constexpr std::int64_t count() const {
+    return quotient(tiles + minibatch_tiles - 1, minibatch_tiles);
+  }
 
   MOK_HOST_DEVICE constexpr std::int64_t minibatch_of_step(std::int64_t step) const {
     if (pass != Pass::forward) return step;
@@ -33,20 +35,20 @@ struct Steps {
     const std::int64_t in_last = count() - last * per_macrobatch;
     if (step < in_last) return last * per_macrobatch + step;
     const std::int64_t behind = step - in_last;
-    return (last - 1 - behind / per_macrobatch) * per_macrobatch + behind % per_macrobatch;
+    return (last - 1 - quotient(behind, per_macrobatch)) * per_macrobatch + remainder(behind, per_macrobatch);
   }
 
   MOK_HOST_DEVICE constexpr std::int64_t step_of_minibatch(std::int64_t minibatch) const {
     if (pass != Pass::forward) return minibatch;
     const std::int64_t last = last_macrobatch();
-    const std::int64_t macrobatch = minibatch / per_macrobatch;
-    const std::int64_t in_macrobatch = minibatch % per_macrobatch;
+    const std::int64_t macrobatch = quotient(minibatch, per_macrobatch);
+    const std::int64_t in_macrobatch = remainder(minibatch, per_macrobatch);
     if (macrobatch == last) return in_macrobatch;
     return count() - last * per_macrobatch + (last - 1 - macrobatch) * per_macrobatch + in_macrobatch;
   }
 
   MOK_HOST_DEVICE constexpr std::int64_t step_of_tile(std::int64_t tile) const {
-    return step_of_minibatch(tile / minibatch_tiles);
+    return step_of_minibatch(quotient(tile, minibatch_tiles));
   }
 
   MOK_HOST_DEVICE constexpr std::int64_t first_tile(std::int64_t minibatch) const {
@@ -56,15 +58,17 @@ struct Steps {
     return min(tiles, (minibatch + 1) * minibatch_tiles);
   }
   MOK_HOST_DEVICE constexpr std::int64_t macrobatch_of_minibatch(std::int64_t minibatch) const {
-    return minibatch / per_macrobatch;
+    return quotient(minibatch, per_macrobatch);
   }
   /// The first step of a macrobatch reuses ring slots of the one before it: look-ahead stops there.
   MOK_HOST_DEVICE constexpr bool opens_macrobatch(std::int64_t step) const {
-    return minibatch_of_step(step) % per_macrobatch == 0;
+    return remainder(minibatch_of_step(step), per_macrobatch) == 0;
   }
 
  private:
-  MOK_HOST_DEVICE constexpr std::int64_t last_macrobatch() const { return (count() - 1) / per_macrobatch; }
+  MOK_HOST_DEVICE constexpr std::int64_t last_macrobatch() const {
+    return quotient(max(count(), std::int64_t{1}) - 1, per_macrobatch);
+  }
 };
 
 }  // namespace mok::program

@@ -98,7 +98,7 @@ struct TaskDecoder {
   TasksPerUnit tasks_per_unit = TasksPerUnit::make(dims);
   Steps steps = Steps::make(dims, tables.header->num_tiles, pass);
 
-  MOK_HOST_DEVICE Task decode(Role role, std::int64_t index) const {
+  MOK_HOST_DEVICE void decode(Role role, std::int64_t index, Task& task) const {
     const int p = static_cast<int>(pass);
     const int r = static_cast<int>(role);
     const Stretch* stretches = tables.stretches[p][r];
@@ -112,14 +112,14 @@ struct TaskDecoder {
         high = middle - 1;
       }
     }
-    return decode_in(stretches[low], index - tasks_per_unit.before(stretches[low]));
+    decode_in(stretches[low], index - tasks_per_unit.before(stretches[low]), task);
   }
 
   /// The i-th task of a stretch.
-  MOK_HOST_DEVICE Task decode_in(const Stretch& stretch, std::int64_t i) const {
+  MOK_HOST_DEVICE void decode_in(const Stretch& stretch, std::int64_t i, Task& task) const {
     const PartAt at = pick_part(stretch, tasks_per_unit, i);
     const Part& part = stretch.parts[at.part];
-    Task task;
+    task = Task{};
     task.op = part.op;
     task.step = stretch.step;
     switch (part.op) {
@@ -140,7 +140,6 @@ struct TaskDecoder {
           routed_tile(task, part, at.index);
         }
     }
-    return task;
   }
 
  private:
@@ -170,7 +169,7 @@ struct TaskDecoder {
     }
   }
 
-  MOK_HOST_DEVICE std::int64_t full(Op op) const { return col_tiles(dims, op); }
+  MOK_HOST_DEVICE std::int64_t full(Op op) const { return tasks_per_unit.of[static_cast<int>(op)]; }
 
   /// The tile that held this tile's ring slot before it, or -1. `held_from` is the first macrobatch that the
   /// buffer in question ever holds: the replay buffers do not hold macrobatch 0.
@@ -201,18 +200,18 @@ struct TaskDecoder {
   MOK_HOST_DEVICE void routed_tile(Task& task, const Part& part, std::int64_t i) const {
     const std::int64_t first = steps.first_tile(part.minibatch);
     const std::int64_t tiles = steps.end_tile(part.minibatch) - first;
-    const TileAt at = swizzle(i, tiles, col_tiles(dims, task.op));
+    const TileAt at = swizzle(i, tiles, full(task.op));
     // Ranks start at different places, so that they do not all pull from, and push to, the same peer at once.
-    const std::int64_t rotation = dims.rank * tiles / dims.ranks;
-    const std::int64_t tile = first + (at.row + rotation) % tiles;
+    const std::int64_t rotation = quotient(dims.rank * tiles, dims.ranks);
+    const std::int64_t tile = first + remainder(at.row + rotation, tiles);
     task.expert = tables.tile_expert[tile];
     task.row_tile = tile;
     task.row_begin = tile * kRowTile;
     task.padded_rows = kRowTile;
     const std::int64_t in_expert = (tile - tables.first_tile[task.expert]) * kRowTile;
     task.row_count = min(kRowTile, tables.rows_per_expert[task.expert] - in_expert);
-    task.macrobatch = tile / dims.macrobatch_tiles;
-    task.ring_row = tile % dims.macrobatch_tiles * kRowTile;
+    task.macrobatch = quotient(tile, dims.macrobatch_tiles);
+    task.ring_row = remainder(tile, dims.macrobatch_tiles) * kRowTile;
     op_columns(task, at.col);
     order_routed(task);
   }
@@ -270,7 +269,7 @@ struct TaskDecoder {
 
   MOK_HOST_DEVICE void shared_tile(Task& task, std::int64_t i) const {
     const std::int64_t tokens = tables.header->num_tokens;
-    const TileAt at = swizzle(i, ceil_div(tokens, kRowTile), col_tiles(dims, task.op));
+    const TileAt at = swizzle(i, ceil_div(tokens, kRowTile), full(task.op));
     task.row_tile = at.row;
     task.row_begin = at.row * kRowTile;
     task.ring_row = task.row_begin;
@@ -369,7 +368,9 @@ struct TaskDecoder {
 /// The task at `index` of a role's order, 0 <= index < num_tasks(dims, tables, pass, role).
 MOK_HOST_DEVICE inline Task decode_task(const Dims& dims, const ScheduleTables& tables, Pass pass, Role role,
                                         std::int64_t index) {
-  return detail::TaskDecoder{dims, tables, pass}.decode(role, index);
+  Task task;
+  detail::TaskDecoder{dims, tables, pass}.decode(role, index, task);
+  return task;
 }
 
 /// Decodes tasks in ascending order, as a worker claims them: it stays in a stretch until the tasks leave it.
@@ -384,12 +385,13 @@ class TaskCursor {
   }
 
   /// \param index of a task that exists, not before the one asked for last.
-  MOK_HOST_DEVICE Task decode(std::int64_t index) {
+  /// \param task written; a GPU keeps it in shared memory, it is too large for registers.
+  MOK_HOST_DEVICE void decode(std::int64_t index, Task& task) {
     while (index >= end_) {
       begin_ = end_;
       end_ += decoder_.tasks_per_unit.in(*++stretch_);
     }
-    return decoder_.decode_in(*stretch_, index - begin_);
+    decoder_.decode_in(*stretch_, index - begin_, task);
   }
 
  private:

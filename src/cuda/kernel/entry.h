@@ -31,8 +31,7 @@ __device__ inline void enter(const LaunchParams& params, Cta& cta) {
   const std::int64_t set_size = program::CounterLayout::make(view.dims).size();
   cta.counters = plan.control.counters + *plan.control.counter_set * set_size;
   for (int role = 0; role < program::kNumRoles; ++role) {
-    cta.tasks[role] =
-        program::num_tasks(view.dims, view.tables, view.pass, static_cast<program::Role>(role));
+    cta.tasks[role] = program::num_tasks(view.dims, view.tables, view.pass, static_cast<program::Role>(role));
   }
   // The waits inside a CTA end with those on global memory, each of which may last a whole deadline.
   const std::uint64_t longest = program::max(params.arrival_deadline_ns, params.progress_deadline_ns);

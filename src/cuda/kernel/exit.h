@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The end of a pass: the last CTA of a rank tells the peers, waits for them, and leaves everything as the next
-// pass wants to find it.
+// The end of a pass: the last CTA of a rank tells the peers, waits for them, and leaves everything as the
+// next pass wants to find it.
 #pragma once
 
 #include <cstdint>
@@ -49,8 +49,8 @@ __device__ inline void leave(const LaunchParams& params, const RankPlan& plan, C
   if (leads) {
     DeviceWord<std::uint32_t> ended(plan.control.arrivals[1]);
     const std::uint32_t before = ended.fetch_add(1, ::cuda::memory_order_acq_rel);
-    cta.must_poison = before + 1 == static_cast<std::uint32_t>(params.ctas_per_rank) &&
-                      !end_rank(params, plan, cta);
+    cta.must_poison =
+        before + 1 == static_cast<std::uint32_t>(params.ctas_per_rank) && !end_rank(params, plan, cta);
     std::uint32_t* const arrivals = params.plans[0].control.arrivals;
     DeviceWord<std::uint32_t> all_ended(arrivals[2]);
     const std::uint32_t all = static_cast<std::uint32_t>(params.ctas_per_rank * params.ranks);

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/kernel/pass_kernel.h"
-
 #include <cstdint>
 
 #include "cuda/kernel/entry.h"
 #include "cuda/kernel/exit.h"
+#include "cuda/kernel/pass_kernel.h"
 #include "cuda/ptx/registers.h"
 #include "cuda/roles/consumer_role.h"
 #include "cuda/roles/dispatch_role.h"

@@ -6,8 +6,8 @@
 
 namespace mok::cuda {
 
-/// Its address, for cudaLaunchKernelExC: one parameter, a LaunchParams; a grid of ranks x ctas_per_rank CTAs, at
-/// most one per SM; all must run at once where there is more than one rank.
+/// Its address, for cudaLaunchKernelExC: one parameter, a LaunchParams; a grid of ranks x ctas_per_rank CTAs,
+/// at most one per SM; all must run at once where there is more than one rank.
 const void* pass_kernel();
 
 /// Threads of a CTA, and bytes of dynamic shared memory.

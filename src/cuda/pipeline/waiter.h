@@ -83,6 +83,7 @@ struct Waiter {
 
   __device__ std::uint64_t beats() const {
     std::uint64_t sum = 0;
+#pragma unroll 1
     for (int peer = 0; peer < plan.view.dims.ranks; ++peer) {
       sum += SystemWord<std::uint64_t>(*plan.view.symmetric.heartbeat.at(plan.view.peers[peer]))
                  .load(::cuda::memory_order_relaxed);
@@ -91,6 +92,7 @@ struct Waiter {
   }
 
   __device__ bool peers_arrived() const {
+#pragma unroll 1
     for (int peer = 0; peer < plan.view.dims.ranks; ++peer) {
       const SystemWord<std::uint64_t> ready(plan.view.symmetric.ready.at(mine())[peer]);
       if (ready.load(::cuda::memory_order_relaxed) < epoch) return false;
@@ -121,6 +123,7 @@ struct Waiter {
       __threadfence_system();  // the host reads the record once it sees `raised`
       record.raised = 1;
     }
+#pragma unroll 1
     for (int peer = 0; peer < plan.view.dims.ranks; ++peer) {
       raise_release(abort.at(plan.view.peers[peer]), epoch);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The warps of a dispatch CTA: one prepares tiles, one pulls their rows into shared memory, one stores them to
-// the ring; the others clear the counters of the next pass.
+// The warps of a dispatch CTA: one prepares tiles, one pulls their rows into shared memory, one stores them
+// to the ring; the others clear the counters of the next pass.
 #pragma once
 
 #include <cstdint>
@@ -58,10 +58,9 @@ __device__ inline void run_dispatch_load_role(const LaunchParams& params, const 
       if (lane == 0) full.arrive_expect(sources * bytes);
       __syncwarp();  // the bytes are expected before they come
       if (source != nullptr) {
-        ::cuda::ptx::cp_async_bulk(
-            ::cuda::ptx::space_cluster, ::cuda::ptx::space_global,
-            storage.slots + (batch.stage * shape.rows + lane) * shape.slot_bytes,
-            source + static_cast<std::size_t>(piece) * kPieceBytes, bytes, &full.word);
+        ::cuda::ptx::cp_async_bulk(::cuda::ptx::space_cluster, ::cuda::ptx::space_global,
+                                   storage.slots + (batch.stage * shape.rows + lane) * shape.slot_bytes,
+                                   source + static_cast<std::size_t>(piece) * kPieceBytes, bytes, &full.word);
       }
       batch.advance();
     }

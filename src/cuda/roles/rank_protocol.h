@@ -12,6 +12,7 @@ namespace mok::cuda {
 __device__ __forceinline__ void raise_at_peers(const ops::RankView& view,
                                                const program::Field<std::uint64_t>& flag,
                                                std::uint64_t value) {
+#pragma unroll 1
   for (int peer = 0; peer < view.dims.ranks; ++peer) {
     raise_release(flag.at(view.peers[peer]) + view.dims.rank, value);
   }
@@ -21,6 +22,7 @@ __device__ __forceinline__ void raise_at_peers(const ops::RankView& view,
 __device__ __forceinline__ bool wait_for_flags(const Waiter& waiter,
                                                const program::Field<std::uint64_t>& flag,
                                                WaitSubject subject) {
+#pragma unroll 1
   for (int peer = 0; peer < waiter.plan.view.dims.ranks; ++peer) {
     subject.peer = peer;
     if (!waiter.wait<SystemWord<std::uint64_t>>(flag.at(waiter.mine()) + peer, waiter.epoch, subject))

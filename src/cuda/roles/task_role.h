@@ -77,7 +77,7 @@ __device__ __forceinline__ void run_task_role(const Waiter& waiter, Cta& cta, pr
         is_last = true;
         break;
       }
-      if (lane == 0) record.task = cursor.get().decode(claimed);
+      if (lane == 0) cursor.get().decode(claimed, record.task);
       __syncwarp();
       if (is_in_stage(params.stage, record.task)) break;
       __syncwarp();
