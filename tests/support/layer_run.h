@@ -45,6 +45,21 @@ inline std::vector<bfloat16> to_bf16(const std::vector<double>& values) {
   return result;
 }
 
+/// Weights of all experts at a distance of `stride` elements, the gaps filled with NaN: reading them would
+/// show.
+inline std::vector<bfloat16> spread_experts(const std::vector<double>& weights, std::int64_t experts,
+                                            std::int64_t elements, std::int64_t stride) {
+  std::vector<bfloat16> result(static_cast<std::size_t>(experts * stride),
+                               to_bfloat16(std::numeric_limits<float>::quiet_NaN()));
+  for (std::int64_t e = 0; e < experts; ++e) {
+    for (std::int64_t n = 0; n < elements; ++n) {
+      result[static_cast<std::size_t>(e * stride + n)] =
+          to_bfloat16(static_cast<float>(weights[static_cast<std::size_t>(e * elements + n)]));
+    }
+  }
+  return result;
+}
+
 inline std::vector<float> to_floats(const std::vector<bfloat16>& values) {
   std::vector<float> result;
   result.reserve(values.size());
@@ -271,18 +286,9 @@ class LayerHarness {
     return problem_.intermediate * problem_.hidden + options_.expert_gap;
   }
 
-  /// All experts' weights with the gap between them filled with NaN: reading it would show.
   [[nodiscard]] std::vector<bfloat16> spread(const std::vector<double>& weights) const {
-    const std::int64_t elements = problem_.intermediate * problem_.hidden;
-    std::vector<bfloat16> result(static_cast<std::size_t>(problem_.experts * expert_stride()),
-                                 to_bfloat16(kNaN));
-    for (std::int64_t e = 0; e < problem_.experts; ++e) {
-      for (std::int64_t n = 0; n < elements; ++n) {
-        result[static_cast<std::size_t>(e * expert_stride() + n)] =
-            to_bfloat16(static_cast<float>(weights[static_cast<std::size_t>(e * elements + n)]));
-      }
-    }
-    return result;
+    return spread_experts(weights, problem_.experts, problem_.intermediate * problem_.hidden,
+                          expert_stride());
   }
 
   [[nodiscard]] std::vector<float> gather(const std::vector<float>& spread_out, std::int64_t elements) const {
