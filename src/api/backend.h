@@ -107,8 +107,9 @@ bool has_cuda_backend();
 inline constexpr const char* kNoCudaBackend =
     "this build of MoK has no CUDA backend; configure with -DMOK_CUDA=ON";
 
-/// The backend for options.device, which must have been checked. \throws Error, InvalidArgument when this
-/// machine cannot run it.
+/// The backend for options.device, which must have been checked.
+/// \param config must outlive the backend, which reads it in every pass. \throws Error, InvalidArgument when
+/// this machine cannot run it.
 std::unique_ptr<Backend> make_backend(const Config& config, const WorkspaceOptions& options);
 
 /// Tiles that the backend of a device uses for a layer, told without asking the device.

@@ -71,7 +71,7 @@ class CpuBackend final : public Backend {
   [[nodiscard]] cpu::Settings settings(program::Pass pass, const group::FaultPlan& faults) const;
   [[noreturn]] void abandon(const cpu::WaitFailure& failure);
 
-  Config config_;
+  const Config& config_;  ///< the workspace's
   int ranks_;
   std::uint64_t epoch_ = 0;  ///< passes begun
   Status status_;

@@ -101,7 +101,7 @@ class CudaBackend final : public Backend {
   /// What the GPU has told so far.
   [[nodiscard]] Status known_status() const;
 
-  Config config_;
+  const Config& config_;  ///< the workspace's
   int ranks_;
   int ordinal_;
   std::shared_ptr<cuda::MemoryPool> pool_;

@@ -126,7 +126,7 @@ Workspace::Workspace(const Config& config, const WorkspaceOptions& options)
   state_->config = config;
   state_->options = options;
   state_->id = api::next_id();
-  state_->backend = api::make_backend(config, options);
+  state_->backend = api::make_backend(state_->config, options);
   state_->symmetric_layout = program::make_layout<program::SymmetricLayout>(state_->dims({}, 0));
   state_->symmetric = state_->backend->symmetric_memory(options.ranks, state_->symmetric_layout.bytes);
   state_->clear_control();
