@@ -98,11 +98,13 @@ TEST_P(GpuStall, EndsInASentenceAndTheWorkspaceCanBeUsedAgain) {
   EXPECT_EQ("", first_difference(expected, layer.out()));
 }
 
+std::string name_of(const ::testing::TestParamInfo<Stall>& info) { return info.param.name; }
+
 INSTANTIATE_TEST_SUITE_P(Stalls, GpuStall,
                          ::testing::Values(never_ready("Rank0NeverReady", 0),
                                            never_ready("Rank2NeverReady", 2), stuck("Rank0StuckAtOnce", 0, 0),
                                            stuck("Rank1StuckAfterOne", 1, 1)),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         name_of);
 
 /// All routes go to experts of rank 0, whose tables are made for half of them.
 TEST(GpuRouting, OverflowIsNamedAndTheNextStepIsRight) {
