@@ -15,8 +15,8 @@ __device__ __forceinline__ const std::byte* dispatch_source(const cuda::LaunchPa
                                                             const RankView& view, std::int64_t row) {
   const std::int32_t rank = view.tables.source_rank[row];
   if (rank < 0) return nullptr;
-  // Where all ranks are in this launch, their callers' tensors can be read in place. Otherwise a peer's x is in
-  // its symmetric memory.
+  // Where all ranks are in this launch, their callers' tensors can be read in place. Otherwise a peer's x is
+  // in its symmetric memory.
   const bfloat16* const x =
       params.ranks == view.dims.ranks ? params.plans[rank].view.x : view.symmetric.x.at(view.peers[rank]);
   const std::int64_t token = view.tables.source_slot[row] / view.dims.topk;
