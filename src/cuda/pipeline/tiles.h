@@ -37,10 +37,14 @@ inline constexpr int kChunks = 2;
 /// Tasks that the task warp prepares ahead of the roles that run them.
 inline constexpr int kTasksAhead = 2;
 
-// 65,536 registers: the producers' warpgroup gives up what the accumulators (128 a thread) need.
-inline constexpr int kProducerRegisters = 64;
-inline constexpr int kConsumerRegisters = 224;
-static_assert((kProducerRegisters + kConsumers * kConsumerRegisters) * kWarpgroup <= 65536);
+// The producers' warpgroup gives up registers for the consumers, whose accumulators alone take 128 a thread.
+// What can be shared out is what the CTA is launched with, the same number for every thread in steps of 8:
+// asking for more would wait forever.
+inline constexpr int kLaunchRegisters = 65536 / kThreads / 8 * 8;
+inline constexpr int kProducerRegisters = 72;
+inline constexpr int kConsumerRegisters = 216;
+static_assert((kProducerRegisters + kConsumers * kConsumerRegisters) * kWarpgroup <=
+              kLaunchRegisters * kThreads);
 static_assert(kProducerRegisters % 8 == 0 && kConsumerRegisters % 8 == 0);
 
 /// What a CTA of SM90 may have.
