@@ -18,6 +18,7 @@ CLI::Validator file_name();
 /// Adds a subcommand. Parsing runs it when it is chosen, and sets `exit_status`.
 void add_train(CLI::App& app, int& exit_status);
 void add_check(CLI::App& app, int& exit_status);
+void add_trace(CLI::App& app, int& exit_status);
 void add_doctor(CLI::App& app, int& exit_status);
 
 /// Refuses anything but a whole number in [low, high] that is a multiple of `multiple`.

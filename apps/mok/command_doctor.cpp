@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include <mok/backend.h>
 #include <mok/memory.h>
 
 #include "mok/backend_probe.h"
@@ -62,12 +63,21 @@ void print_memory(const LayerSizes& shape, const Config& config) {
   print_group("one layer with one schedule and one context", {}, all, shape.ranks);
 }
 
+/// What the library says of the GPU; asking starts the driver where there is one.
+std::string cuda_answer() {
+  for (const BackendInfo& backend : backends()) {
+    if (backend.name == "cuda") return (backend.available ? "yes: " : "no: ") + backend.reason;
+  }
+  return "no: the library does not know it";
+}
+
 int run_doctor(const LayerSizes& shape) {
   check_shape(shape);
   const Machine machine = inspect_machine();
   print_machine(machine, inspect_gpus());
-  fmt::print("\nBackends\n  cpu      {}\n  cuda     no: it is not built into this version\n",
-             probe_cpu_backend());
+  fmt::print("\nBackends\n  cpu      {}\n", probe_cpu_backend());
+  // After the probe: a driver does not survive the second process that the probe starts.
+  fmt::print("  cuda     {}\n", cuda_answer());
   print_memory(shape, default_config(shape));
   return kExitOk;
 }

@@ -2,8 +2,8 @@
 #include "mok/layer_run.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -11,19 +11,11 @@
 #include <mok/layer.h>
 #include <mok/workspace.h>
 
+#include "mok/layer_tensors.h"
+
 namespace mok::tool {
 
 namespace {
-
-using Bf16 = std::vector<bfloat16>;
-
-/// The problem's numbers are bf16 already, so nothing is rounded here.
-Bf16 narrow(const std::vector<double>& values) {
-  Bf16 result(values.size());
-  std::transform(values.begin(), values.end(), result.begin(),
-                 [](double value) { return to_bfloat16(static_cast<float>(value)); });
-  return result;
-}
 
 std::vector<float> widen(const Bf16& values) {
   std::vector<float> result(values.size());
@@ -32,154 +24,103 @@ std::vector<float> widen(const Bf16& values) {
   return result;
 }
 
-Bf16 poisoned(std::int64_t size) {
-  return Bf16(static_cast<std::size_t>(size), to_bfloat16(std::numeric_limits<float>::quiet_NaN()));
-}
-
-/// A tensor of each kind of weight.
-struct Weights {
-  Bf16 gate, up, down;
-};
-
-/// What one rank brings and gets.
-struct RankBuffers {
-  Bf16 x, grad_output, out, d_x;
-  std::vector<float> router_weights, d_router_weights;
+/// What backward reads and writes of one rank, beside what forward does.
+struct RankGradients {
+  DeviceArray<bfloat16> grad_output, d_x;
+  DeviceArray<float> d_router_weights;
   Weights d_shared;
 };
 
 class LayerRun {
  public:
-  LayerRun(const reference::Problem& problem, const Config& config)
-      : problem_(problem),
-        routed_{narrow(problem.gate), narrow(problem.up), narrow(problem.down)},
-        shared_{narrow(problem.shared_gate), narrow(problem.shared_up), narrow(problem.shared_down)},
-        d_routed_{poisoned(routed_size()), poisoned(routed_size()), poisoned(routed_size())},
-        workspace_(config, options()) {
+  LayerRun(const reference::Problem& problem, const Config& config, const Device& device)
+      : device_(device),
+        workspace_(config, workspace_options(sizes_of(problem), device)),
+        tensors_(tensors_of(problem, device)) {
+    if (!has_backward(device_)) return;
+    d_routed_ = poisoned_weights(problem.experts * problem.intermediate);
     for (const reference::RankInput& input : problem.ranks) {
-      const std::int64_t shared_size = problem.shared_intermediate * problem.hidden;
-      RankBuffers rank;
-      rank.x = narrow(input.x);
-      rank.grad_output = narrow(input.grad_output);
-      rank.out = poisoned(input.tokens * problem.hidden);
-      rank.d_x = poisoned(input.tokens * problem.hidden);
-      rank.router_weights.assign(input.router_weights.begin(), input.router_weights.end());
-      rank.d_router_weights.assign(input.router_weights.size(), std::numeric_limits<float>::quiet_NaN());
-      rank.d_shared = {poisoned(shared_size), poisoned(shared_size), poisoned(shared_size)};
-      ranks_.push_back(std::move(rank));
+      RankGradients rank;
+      rank.grad_output = {narrow(input.grad_output), device_};
+      rank.d_x = {poisoned(input.tokens * problem.hidden), device_};
+      rank.d_router_weights = {
+          std::vector<float>(input.router_weights.size(), std::numeric_limits<float>::quiet_NaN()), device_};
+      rank.d_shared = poisoned_weights(problem.shared_intermediate);
+      gradients_.push_back(std::move(rank));
     }
   }
 
   void run(bool staged) {
-    std::vector<ConstTensorView> topk_experts;
-    for (const reference::RankInput& input : problem_.ranks) {
-      topk_experts.emplace_back(input.topk_experts.data(),
-                                std::initializer_list<std::int64_t>{input.tokens, problem_.topk});
-    }
     PassOptions options;
     options.staged = staged;
-    const Schedule schedule = build_schedule(workspace_, topk_experts, static_cast<int>(problem_.experts));
+    const Schedule schedule =
+        build_schedule(workspace_, tensors_.topk_experts(), static_cast<int>(tensors_.shape.experts));
     workspace_.check();
-    const ForwardContext context = mok::forward(workspace_, schedule, forward_inputs(), options);
+    const ForwardContext context = mok::forward(workspace_, schedule, tensors_.forward_inputs(), options);
     workspace_.check();
+    if (!has_backward(device_)) return;
     mok::backward(workspace_, schedule, context, backward_inputs(), options);
     workspace_.check();
   }
 
   [[nodiscard]] reference::Candidate result() const {
     reference::Candidate result;
-    for (const RankBuffers& rank : ranks_) {
-      result.ranks.push_back({widen(rank.out), widen(rank.d_x), rank.d_router_weights,
-                              widen(rank.d_shared.gate), widen(rank.d_shared.up), widen(rank.d_shared.down)});
+    for (const RankTensors& rank : tensors_.ranks) result.ranks.emplace_back().out = widen(rank.out.values());
+    for (std::size_t r = 0; r < gradients_.size(); ++r) {
+      const RankGradients& rank = gradients_[r];
+      auto& to = result.ranks[r];
+      to.d_x = widen(rank.d_x.values());
+      to.d_router_weights = rank.d_router_weights.values();
+      to.d_shared_gate = widen(rank.d_shared.gate.values());
+      to.d_shared_up = widen(rank.d_shared.up.values());
+      to.d_shared_down = widen(rank.d_shared.down.values());
     }
-    result.d_gate = widen(d_routed_.gate);
-    result.d_up = widen(d_routed_.up);
-    result.d_down = widen(d_routed_.down);
+    result.d_gate = widen(d_routed_.gate.values());
+    result.d_up = widen(d_routed_.up.values());
+    result.d_down = widen(d_routed_.down.values());
     return result;
   }
 
  private:
-  [[nodiscard]] std::int64_t routed_size() const {
-    return problem_.experts * problem_.intermediate * problem_.hidden;
-  }
-
-  [[nodiscard]] WorkspaceOptions options() const {
-    WorkspaceOptions options;
-    options.ranks = static_cast<int>(problem_.ranks.size());
-    for (const reference::RankInput& rank : problem_.ranks) {
-      options.max_tokens = std::max({options.max_tokens, rank.tokens, std::int64_t{1}});
-    }
-    options.hidden_size = problem_.hidden;
-    options.topk = static_cast<int>(problem_.topk);
-    return options;
-  }
-
-  /// The three views on a rank's part of `weights`: View is {gate, up, down} of const or writable views.
-  template <class View, class TensorType, class Source>
-  [[nodiscard]] View routed_part(Source& weights, std::size_t rank) const {
-    const std::int64_t local = problem_.experts / static_cast<std::int64_t>(problem_.ranks.size());
-    const std::int64_t i = problem_.intermediate;
-    const std::int64_t h = problem_.hidden;
-    const std::int64_t offset = static_cast<std::int64_t>(rank) * local * i * h;
-    return {TensorType(weights.gate.data() + offset, {local, i, h}),
-            TensorType(weights.up.data() + offset, {local, i, h}),
-            TensorType(weights.down.data() + offset, {local, h, i})};
-  }
-
-  template <class View, class TensorType, class Source>
-  [[nodiscard]] View shared_part(Source& weights) const {
-    const std::int64_t i = problem_.shared_intermediate;
-    const std::int64_t h = problem_.hidden;
-    if (i == 0) return {};
-    return {TensorType(weights.gate.data(), {i, h}), TensorType(weights.up.data(), {i, h}),
-            TensorType(weights.down.data(), {h, i})};
-  }
-
-  std::vector<ForwardInput> forward_inputs() {
-    std::vector<ForwardInput> inputs;
-    for (std::size_t r = 0; r < ranks_.size(); ++r) {
-      RankBuffers& rank = ranks_[r];
-      const std::int64_t tokens = problem_.ranks[r].tokens;
-      inputs.push_back(
-          {.x = ConstTensorView(rank.x.data(), {tokens, problem_.hidden}),
-           .router_weights = ConstTensorView(rank.router_weights.data(), {tokens, problem_.topk}),
-           .routed = routed_part<ExpertWeights, ConstTensorView>(routed_, r),
-           .shared = shared_part<ExpertWeights, ConstTensorView>(shared_),
-           .out = TensorView(rank.out.data(), {tokens, problem_.hidden})});
-    }
-    return inputs;
+  /// Of `rows` rows of gate and up, and as many columns of down.
+  [[nodiscard]] Weights poisoned_weights(std::int64_t rows) const {
+    const auto one = [&] { return DeviceArray<bfloat16>(poisoned(rows * tensors_.shape.hidden), device_); };
+    return {one(), one(), one()};
   }
 
   std::vector<BackwardInput> backward_inputs() {
+    const LayerSizes& shape = tensors_.shape;
+    const std::vector<ForwardInput> forward = tensors_.forward_inputs();
     std::vector<BackwardInput> inputs;
-    for (std::size_t r = 0; r < ranks_.size(); ++r) {
-      RankBuffers& rank = ranks_[r];
-      const std::int64_t tokens = problem_.ranks[r].tokens;
-      const std::int64_t hidden = problem_.hidden;
+    for (std::size_t r = 0; r < gradients_.size(); ++r) {
+      RankGradients& rank = gradients_[r];
+      const std::int64_t tokens = tensors_.ranks[r].tokens;
       inputs.push_back(
-          {.grad_output = ConstTensorView(rank.grad_output.data(), {tokens, hidden}),
-           .x = ConstTensorView(rank.x.data(), {tokens, hidden}),
-           .router_weights = ConstTensorView(rank.router_weights.data(), {tokens, problem_.topk}),
-           .routed = routed_part<ExpertWeights, ConstTensorView>(routed_, r),
-           .shared = shared_part<ExpertWeights, ConstTensorView>(shared_),
-           .d_x = TensorView(rank.d_x.data(), {tokens, hidden}),
-           .d_router_weights = TensorView(rank.d_router_weights.data(), {tokens, problem_.topk}),
-           .d_routed = routed_part<WeightGradients, TensorView>(d_routed_, r),
-           .d_shared = shared_part<WeightGradients, TensorView>(rank.d_shared)});
+          {.grad_output = ConstTensorView(rank.grad_output.data(), {tokens, shape.hidden}, device_),
+           .x = forward[r].x,
+           .router_weights = forward[r].router_weights,
+           .routed = forward[r].routed,
+           .shared = forward[r].shared,
+           .d_x = TensorView(rank.d_x.data(), {tokens, shape.hidden}, device_),
+           .d_router_weights = TensorView(rank.d_router_weights.data(), {tokens, shape.topk}, device_),
+           .d_routed = routed_part<WeightGradients>(d_routed_, shape, static_cast<std::int64_t>(r), device_),
+           .d_shared = shared_part<WeightGradients>(rank.d_shared, shape, device_)});
     }
     return inputs;
   }
 
-  const reference::Problem& problem_;
-  Weights routed_, shared_, d_routed_;
-  Workspace workspace_;
-  std::vector<RankBuffers> ranks_;
+  Device device_;
+  Workspace workspace_;  ///< before any tensor: it is what says that a device is not there
+  LayerTensors tensors_;
+  std::vector<RankGradients> gradients_;  ///< none without a backward
+  Weights d_routed_;
 };
 
 }  // namespace
 
-reference::Candidate run_layer(const reference::Problem& problem, const Config& config, bool staged) {
-  LayerRun run(problem, config);
+reference::Candidate run_layer(const reference::Problem& problem, const Config& config, bool staged,
+                               const Device& device) {
+  LayerRun run(problem, config, device);
   run.run(staged);
   return run.result();
 }

@@ -20,16 +20,19 @@ Config safe_config(const LayerSizes& shape, std::int64_t workers) {
   return config;
 }
 
-MemoryReport memory_of(const LayerSizes& shape, const Config& config) {
-  const WorkspaceOptions options = {.ranks = static_cast<int>(shape.ranks),
-                                    .max_tokens = shape.tokens,
-                                    .hidden_size = shape.hidden,
-                                    .topk = static_cast<int>(shape.topk),
-                                    .device = {}};
+WorkspaceOptions workspace_options(const LayerSizes& shape, const Device& device) {
+  return {.ranks = static_cast<int>(shape.ranks),
+          .max_tokens = shape.tokens,
+          .hidden_size = shape.hidden,
+          .topk = static_cast<int>(shape.topk),
+          .device = device};
+}
+
+MemoryReport memory_of(const LayerSizes& shape, const Config& config, const Device& device) {
   const LayerShape layer = {.num_experts = static_cast<int>(shape.experts),
                             .intermediate_size = shape.intermediate,
                             .shared_intermediate_size = shape.shared_intermediate};
-  return nbytes_for(config, options, layer);
+  return nbytes_for(config, workspace_options(shape, device), layer);
 }
 
 double total_bytes(const MemoryReport& report, std::int64_t ranks) {

@@ -30,8 +30,10 @@ Config default_config(const LayerSizes& shape);
 /// and 12 bytes a row are nothing at their sizes.
 Config safe_config(const LayerSizes& shape, std::int64_t workers);
 
+WorkspaceOptions workspace_options(const LayerSizes& shape, const Device& device);
+
 /// \throws mok::InvalidArgument
-MemoryReport memory_of(const LayerSizes& shape, const Config& config);
+MemoryReport memory_of(const LayerSizes& shape, const Config& config, const Device& device = {});
 /// Bytes over all ranks, with one schedule and one context alive.
 double total_bytes(const MemoryReport& report, std::int64_t ranks);
 

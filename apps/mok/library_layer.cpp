@@ -17,11 +17,7 @@ constexpr std::int64_t kConversionBlock = 1 << 16;
 LibraryLayer::LibraryLayer(const LayerSizes& shape, std::int64_t workers, std::uint64_t seed, int threads)
     : shape_(shape),
       threads_(threads),
-      workspace_(safe_config(shape, workers), {.ranks = static_cast<int>(shape.ranks),
-                                               .max_tokens = shape.tokens,
-                                               .hidden_size = shape.hidden,
-                                               .topk = static_cast<int>(shape.topk),
-                                               .device = {}}),
+      workspace_(safe_config(shape, workers), workspace_options(shape, {})),
       gate_("gate", shape.experts * shape.intermediate, shape.hidden),
       up_("up", shape.experts * shape.intermediate, shape.hidden),
       down_("down", shape.experts * shape.hidden, shape.intermediate) {

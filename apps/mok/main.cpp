@@ -62,6 +62,7 @@ int main(int argc, char** argv) {
   int exit_status = 0;
   mok::tool::add_train(app, exit_status);
   mok::tool::add_check(app, exit_status);
+  mok::tool::add_trace(app, exit_status);
   mok::tool::add_doctor(app, exit_status);
   return run(app, argc, argv, exit_status);
 }

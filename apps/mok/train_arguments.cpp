@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "mok/device.h"
+#include "mok/layer_run.h"
 #include "mok/tool_error.h"
 #include "mok/training.h"
 
@@ -53,10 +55,16 @@ void TrainArguments::add_to(CLI::App& command) {
       ->option_text("N")
       ->needs(file)
       ->excludes(list);
+  add_device_option(command, device, "cpu");
   command.add_flag("--quiet", quiet, "Print the result alone, without times");
 }
 
 void TrainArguments::check() const {
+  if (!has_backward(device_named(device))) {
+    throw UsageError(fmt::format(
+        "--device is {}: training takes backward, which runs on the CPU backend only so far; let it be cpu.",
+        device));
+  }
   check_shape(shape);
   if (shape.hidden % context != 0) {
     throw UsageError(fmt::format("--context {} does not divide --hidden {}: every byte has as many numbers.",

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -24,6 +25,7 @@ struct TrainArguments {
   std::filesystem::path trace;
   std::vector<std::int64_t> trace_steps;
   std::int64_t trace_every = 0;
+  std::string device = "cpu";
   bool quiet = false;
 
   TrainArguments();
