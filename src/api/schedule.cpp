@@ -40,9 +40,10 @@ std::vector<std::int64_t> check_ids(const WorkspaceState& workspace,
 
 /// A table of a rank as the host can read it.
 std::span<const std::int32_t> table(const ScheduleState& schedule, int rank,
-                                    const program::Field<std::int32_t>& field) {
+                                    program::Field<std::int32_t> program::ScheduleLayout::*which) {
   const int ranks = schedule.memory.ranks();
   if (rank < 0 || rank >= ranks) api::refuse("rank is {}; it must be from 0 to {}", rank, ranks - 1);
+  const program::Field<std::int32_t>& field = schedule.layout.*which;
   return {field.at(schedule.memory.on_host(rank)), static_cast<std::size_t>(field.count)};
 }
 
@@ -51,15 +52,15 @@ std::span<const std::int32_t> table(const ScheduleState& schedule, int rank,
 const ScheduleState& Schedule::state() const { return api::owned(state_, "schedule"); }
 
 std::span<const std::int32_t> Schedule::rows_per_expert(int rank) const {
-  return table(state(), rank, state_->layout.rows_per_expert);
+  return table(state(), rank, &program::ScheduleLayout::rows_per_expert);
 }
 
 std::span<const std::int32_t> Schedule::source_rank(int rank) const {
-  return table(state(), rank, state_->layout.source_rank);
+  return table(state(), rank, &program::ScheduleLayout::source_rank);
 }
 
 std::span<const std::int32_t> Schedule::source_slot(int rank) const {
-  return table(state(), rank, state_->layout.source_slot);
+  return table(state(), rank, &program::ScheduleLayout::source_slot);
 }
 
 Schedule build_schedule(Workspace& workspace, std::span<const ConstTensorView> topk_experts, int num_experts,
